@@ -1,0 +1,65 @@
+"""Verdicts and reports."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+CELL_TRUTHS = (
+    "lost",
+    "unknown",
+    "partial",
+    "edited",
+    "stale",
+    "not-run",
+    "superseded",
+    "recomputed",
+    "restored",
+    "live",
+)
+"""worst first: the order in which tables print them"""
+
+STATES = ("starting", "idle", "busy", "blocked", "unresponsive", "dead", "stopped")
+
+
+class CellTruth(Struct, frozen=True, kw_only=True):
+    cell_id: str
+    truth: str
+    execution_id: str | None = None
+    outcome: str | None = None
+    evidence: dict[str, Any] = {}
+
+
+class PlanStep(Struct, frozen=True, kw_only=True):
+    action: str
+    """`keep`, `re-run`, `wait`, `ask`, `restart`"""
+    target: str
+    reason: str
+    cost: str | None = None
+
+
+class Report(Struct, frozen=True, kw_only=True):
+    """What reconcile found. `cells` may hold only the worst; `counts` always tells all."""
+
+    session: str
+    incarnation: int
+    state: str
+    cells: list[CellTruth] = []
+    names: list[dict[str, Any]] = []
+    resources: list[dict[str, Any]] = []
+    claims: list[dict[str, Any]] = []
+    plan: list[PlanStep] = []
+    counts: dict[str, int] = {}
+    why: dict[str, Any] = {}
+    """evidence for `state`"""
+
+    @property
+    def all_live(self) -> bool:
+        return all(n == 0 for truth, n in self.counts.items() if truth not in _FINE) and self.state not in (
+            "dead",
+            "unresponsive",
+        )
+
+
+_FINE = ("live", "superseded", "restored", "recomputed")

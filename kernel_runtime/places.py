@@ -1,0 +1,113 @@
+"""Where things lie: KRT_HOME for what lasts, KRT_RUNTIME_DIR for sockets.
+
+    KRT_HOME/sessions/NAME/session.json      identity, written once
+                          /journal.db        (+ -wal, -shm)
+                          /notebook.ipynb    unless the session names another file
+                          /kernel.json       the living kernel: process identity, connection, incarnation
+                          /supervisor.lock   flock held for life by the supervisor; holds its identity
+                          /spawn.lock        flock held while somebody starts a supervisor
+                          /supervisor.log    bounded
+                          /outbox-N/         the kernel's messages of incarnation N
+                          /kernel-N.log      what the kernel's own fd 1 and 2 said
+    KRT_RUNTIME_DIR/<12 hex of session_id>/  front.json, kernel-N.json and the ipc sockets
+
+Two values of KRT_HOME and KRT_RUNTIME_DIR never share anything. A Unix socket path holds 107
+bytes; where KRT_RUNTIME_DIR is longer, its sockets go to a private directory under the temp dir
+whose name is derived from it.
+"""
+
+from __future__ import annotations
+
+import getpass
+import hashlib
+import os
+import re
+import stat
+import tempfile
+from pathlib import Path
+
+from kernel_runtime.errors import InvalidName, NotAllowed
+
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_SOCKET_PATH_MAX = 107
+_LONGEST_SOCKET = "/0123456789ab/kernel-99999-5"
+
+
+def home() -> Path:
+    """KRT_HOME, absolute; not created."""
+    if value := os.environ.get("KRT_HOME"):
+        return Path(value).absolute()
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
+    return Path(state).absolute() / "kernel-runtime"
+
+
+def runtime_dir() -> Path:
+    """KRT_RUNTIME_DIR, short enough for sockets; created private.
+
+    Raises:
+        NotAllowed: the directory belongs to another user or others may enter it.
+    """
+    if value := os.environ.get("KRT_RUNTIME_DIR"):
+        wanted = Path(value).absolute()
+    elif value := os.environ.get("XDG_RUNTIME_DIR"):
+        wanted = Path(value).absolute() / "kernel-runtime"
+    else:
+        wanted = Path(tempfile.gettempdir()) / f"kernel-runtime-{os.getuid()}"
+    if len(os.fsencode(wanted)) + len(_LONGEST_SOCKET) > _SOCKET_PATH_MAX:
+        digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:16]
+        wanted = Path(tempfile.gettempdir()) / f"krt-{os.getuid()}-{digest}"
+    return private_dir(wanted)
+
+
+def private_dir(path: Path) -> Path:
+    """Create `path` 0700 if need be, and refuse one that others could have planted."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    info = path.stat()
+    if info.st_uid != os.getuid():
+        raise NotAllowed(
+            f"{path} belongs to another user",
+            hint="set KRT_HOME and KRT_RUNTIME_DIR to directories of your own",
+            path=str(path),
+        )
+    if stat.S_IMODE(info.st_mode) & 0o077:
+        path.chmod(0o700)
+    return path
+
+
+def check_name(name: str) -> str:
+    """The name, if it is one.
+
+    Raises:
+        InvalidName: with the rule in its hint.
+    """
+    if not NAME.fullmatch(name):
+        raise InvalidName(
+            f"{name!r} is not a session name",
+            hint="start with a letter or digit, then letters, digits, '.', '_' or '-', 64 at most",
+            name=name,
+        )
+    return name
+
+
+def sessions_dir() -> Path:
+    return home() / "sessions"
+
+
+def session_dir(name: str) -> Path:
+    """The directory of a session; it need not exist."""
+    return sessions_dir() / check_name(name)
+
+
+def socket_dir(session_id: str) -> Path:
+    """Where the session's sockets lie; it need not exist."""
+    return runtime_dir() / session_id.replace("-", "")[:12]
+
+
+def principal() -> str:
+    """KRT_PRINCIPAL, or `human:` and the login name."""
+    if value := os.environ.get("KRT_PRINCIPAL"):
+        return value
+    try:
+        return f"human:{getpass.getuser()}"
+    except (KeyError, OSError):  # a uid without a passwd entry
+        return f"human:{os.getuid()}"
