@@ -131,7 +131,8 @@ class ExecutionQueued(Fact):
     door: str = "krt"
     """`krt` our clients, `jupyter` any other"""
     request: str | None = None
-    """the client's signed frames after the delimiter, base64 of a msgpack list, so that a new supervisor can dispatch it"""
+    """what a new supervisor needs to dispatch a Jupyter client's request and route its reply: JSON of
+    `{"identity": hex, "header": raw, "metadata": raw, "user_expressions": {}}`"""
 
 
 class ExecutionStarted(Fact):
@@ -161,6 +162,7 @@ class GapRecorded(Fact):
     messages: int
     bytes: int
     execution_id: str | None = None
+    position: int | None = None
 
 
 class InputRequested(Fact):

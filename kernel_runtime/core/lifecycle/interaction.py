@@ -1,0 +1,116 @@
+"""People and programs talking to a running execution: input and interrupts."""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.core.lifecycle.queue import SYSTEM, Result, is_running, ladder_result, refuse
+from kernel_runtime.core.lifecycle.state import Ladder, Policy, State
+from kernel_runtime.errors import NotBlocked, SessionBusy
+from kernel_runtime.model import facts as f
+from kernel_runtime.model.entry import Draft
+
+
+def input_asked(state: State, event: m.InputAsked, now: int, policy: Policy) -> Result:
+    if not is_running(state, event.msg_id):
+        return state, []
+    assert state.running is not None
+    running = state.running
+    fact = f.InputRequested(
+        execution_id=running.execution.execution_id, prompt=event.prompt, password=event.password
+    )
+    blocked = {
+        "on": "password" if event.password else "input",
+        "prompt": event.prompt,
+        "pid": None,
+        "since": event.since,
+    }
+    after = replace(state, running=replace(running, blocked=blocked))
+    return after, [m.Append(drafts=(Draft(fact, SYSTEM, state.incarnation),))]
+
+
+def answered(state: State, event: m.Answered, now: int, policy: Policy) -> Result:
+    running = state.running
+    asked = running is not None and running.blocked is not None
+    if running is None or not asked or event.execution_id not in (None, running.execution.execution_id):
+        return refuse(
+            state,
+            event.token,
+            NotBlocked(
+                f"nothing in session {state.session!r} waits for this answer",
+                hint="somebody may have answered already: see `krt status`",
+                session=state.session,
+            ),
+        )
+    assert running.blocked is not None
+    execution_id = running.execution.execution_id
+    secret = running.blocked["on"] == "password"
+    fact = f.InputAnswered(
+        execution_id=execution_id, value=None if secret or event.eof else event.text, eof=event.eof
+    )
+    after = replace(state, running=replace(running, blocked=None))
+    return after, [
+        m.Append(drafts=(Draft(fact, event.principal, state.incarnation),)),
+        m.SendInput(text=event.text, eof=event.eof),
+        m.WithdrawInput(execution_id=execution_id),
+        m.Respond(token=event.token, result={"execution_id": execution_id}),
+    ]
+
+
+def interrupted(state: State, event: m.Interrupted, now: int, policy: Policy) -> Result:
+    if state.running is None:
+        if state.kernel == "starting":
+            return refuse(
+                state,
+                event.token,
+                SessionBusy(
+                    f"the kernel of session {state.session!r} is starting; there is nothing to interrupt yet",
+                    hint=f"wait, or `krt stop {state.session}`",
+                    session=state.session,
+                ),
+            )
+        result = {
+            "reached": "nothing-running",
+            "execution_id": None,
+            "ended": True,
+            "steps": [],
+            "offer": None,
+        }
+        return state, [m.Respond(token=event.token, result=result)]
+    if state.ladder is not None:
+        ladder = replace(state.ladder, tokens=(*state.ladder.tokens, event.token))
+        return replace(state, ladder=ladder), []
+    ladder = Ladder(
+        execution_id=state.running.execution.execution_id,
+        principal=event.principal,
+        reached="message",
+        since=now,
+        steps=("message",),
+        tokens=(event.token,),
+    )
+    return _climb(state, ladder, now)
+
+
+def _climb(state: State, ladder: Ladder, now: int) -> Result:
+    assert state.running is not None
+    fact = f.InterruptRequested(reached=ladder.reached, execution_id=ladder.execution_id)
+    running = replace(state.running, interrupts=(*state.running.interrupts, (ladder.reached, now)))
+    return replace(state, ladder=ladder, running=running), [
+        m.Append(drafts=(Draft(fact, ladder.principal, state.incarnation),)),
+        m.SendInterrupt(how=ladder.reached),
+    ]
+
+
+def ladder_due(state: State, now: int, policy: Policy) -> Result | None:
+    """The next rung, when its time has come."""
+    ladder = state.ladder
+    if ladder is None:
+        return None
+    if ladder.reached == "message" and now >= ladder.since + policy.message_patience:
+        higher = replace(ladder, reached="signal", since=now, steps=(*ladder.steps, "signal"))
+        return _climb(state, higher, now)
+    if ladder.reached == "signal" and now >= ladder.since + policy.signal_patience:
+        result = ladder_result(ladder, ended=False, session=state.session)
+        return replace(state, ladder=None), [m.Respond(token=token, result=result) for token in ladder.tokens]
+    return None
