@@ -1,0 +1,49 @@
+# Every target sets itself up: the first one makes .venv from the lock, any Python ≥ 3.11 will do.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+.DEFAULT_GOAL := help
+
+.PHONY: help demo test bench lint docs conformance lock clean setup
+.DELETE_ON_ERROR:
+
+help:  ## what can be made
+	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+$(STAMP): requirements/dev.txt pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed; PYTHON=... names another" if sys.version_info < (3, 11) else 0)'
+	$(PYTHON) -m venv --clear $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+setup: $(STAMP)  ## .venv from the lock
+
+demo: $(STAMP)  ## a tour on real data, under two minutes
+	@$(BIN)/krt demo
+
+test: $(STAMP)  ## all but the slow tests
+	$(BIN)/python -m pytest -m "not slow"
+
+bench: $(STAMP)  ## measure against stock Jupyter; writes benchmarks/RESULTS.md
+	$(BIN)/python -m benchmarks
+
+lint: $(STAMP)  ## ruff, layers, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+docs: $(STAMP)  ## every link resolves, every command is documented
+	$(BIN)/python -m pytest tests/docs
+
+conformance: $(STAMP)  ## other people's suites, ours against stock
+	$(BIN)/python -m tests.conformance --write
+
+lock: $(STAMP)  ## compile requirements/*.txt anew
+	requirements/lock.sh $(CURDIR)/$(BIN)/pip-compile
+
+clean:  ## remove what was made here
+	rm -rf $(VENV) .conformance .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

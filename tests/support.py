@@ -1,0 +1,89 @@
+"""What tests share: waiting for a condition, running `krt`, ending exactly the processes a test started.
+
+Nothing here sleeps blindly: a wait ends as soon as its condition holds, and says what it waited for
+when it does not.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kernel_runtime import process
+
+T = TypeVar("T")
+
+_PAUSE = 0.01
+
+
+def eventually(predicate: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+    """The first truthy value of `predicate()`.
+
+    Raises:
+        AssertionError: none came within `timeout` seconds; tells `what` and the last value.
+    """
+    pause = threading.Event()
+    deadline = time.monotonic() + timeout
+    while True:
+        value = predicate()
+        if value:
+            return value
+        if time.monotonic() >= deadline:
+            name = what or getattr(predicate, "__name__", repr(predicate))
+            raise AssertionError(f"not within {timeout} s: {name} (last value: {value!r})")
+        pause.wait(_PAUSE)
+
+
+def krt(
+    *args: str, stdin: str | None = None, timeout: float = 60.0, **env: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command line as a user would, in this test's KRT_HOME."""
+    return subprocess.run(
+        [sys.executable, "-m", "kernel_runtime.cli", *args],
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+        env={**os.environ, **env},
+        check=False,
+    )
+
+
+def krt_json(*args: str, exit_code: int = 0, **kwargs: Any) -> Any:
+    """The document that `krt … --json` prints; asserts its exit status."""
+    done = krt(*args, "--json", **kwargs)
+    assert done.returncode == exit_code, (
+        f"krt {' '.join(args)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+    )
+    return json.loads(done.stdout)
+
+
+def processes_of(home: Path) -> list[process.ProcessId]:
+    """Living processes that started with this KRT_HOME or whose working directory lies under it."""
+    found = {who.pid: who for who, _env in process.marked_processes("KRT_HOME", str(home))}
+    for name in os.listdir("/proc"):
+        if not name.isdigit() or int(name) in found or int(name) == os.getpid():
+            continue
+        try:
+            cwd = os.readlink(f"/proc/{name}/cwd")
+        except OSError:  # gone, a kernel thread or another user's
+            continue
+        if Path(cwd).is_relative_to(home):
+            who = process.identify(int(name))
+            if who is not None:
+                found[who.pid] = who
+    return list(found.values())
+
+
+def listening_under(directory: Path) -> list[str]:
+    """Unix sockets bound under a directory by a living process."""
+    paths = (line.split()[-1] for line in Path("/proc/net/unix").read_text().splitlines()[1:])
+    return sorted({path for path in paths if path.startswith(f"{directory}/")})
