@@ -7,6 +7,7 @@ nanoseconds; the entry around the fact carries the wall and monotonic clock.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -17,7 +18,7 @@ class Fact(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Base of all kinds. `kind` of the entry is the class name."""
 
 
-class SessionCreated(Fact):
+class SessionCreated(Fact, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str
     name: str
     kernel: str
@@ -27,7 +28,7 @@ class SessionCreated(Fact):
     version: str
 
 
-class SupervisorStarted(Fact):
+class SupervisorStarted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     pid: int
     start_time: int
     """clock ticks since boot, /proc/PID/stat field 22"""
@@ -35,11 +36,11 @@ class SupervisorStarted(Fact):
     version: str
 
 
-class SupervisorStopped(Fact):
+class SupervisorStopped(Fact, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
 
 
-class KernelStarting(Fact):
+class KernelStarting(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The intent to start an incarnation; the entry's `incarnation` is the new one."""
 
     argv: list[str]
@@ -47,7 +48,7 @@ class KernelStarting(Fact):
     """`new`, `execute`, `restart`, `jupyter`"""
 
 
-class KernelStarted(Fact):
+class KernelStarted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     pid: int
     start_time: int
     boot_id: str
@@ -57,21 +58,21 @@ class KernelStarted(Fact):
     """True: a kernel with our outbox; False: any other kernelspec, cell-level truth only"""
 
 
-class KernelAdopted(Fact):
+class KernelAdopted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     pid: int
     start_time: int
     boot_id: str
     executions_running: list[str] = []
 
 
-class KernelStartFailed(Fact):
+class KernelStartFailed(Fact, frozen=True, kw_only=True, omit_defaults=True):
     attempt: int
     stderr: str
     exit_status: int | None = None
     signal: int | None = None
 
 
-class KernelDied(Fact):
+class KernelDied(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Nobody asked for it. Cause only by evidence: exit_status/signal from wait(2), `oom` from cgroup or kernel log."""
 
     pid: int
@@ -82,7 +83,7 @@ class KernelDied(Fact):
     evidence: dict[str, Any] = {}
 
 
-class KernelStopped(Fact):
+class KernelStopped(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Asked for: `stop`, `restart` or a Jupyter shutdown_request."""
 
     reason: str
@@ -91,31 +92,31 @@ class KernelStopped(Fact):
     evidence: dict[str, Any] = {}
 
 
-class KernelUnresponsive(Fact):
+class KernelUnresponsive(Fact, frozen=True, kw_only=True, omit_defaults=True):
     evidence: dict[str, Any]
 
 
-class KernelResponsive(Fact):
+class KernelResponsive(Fact, frozen=True, kw_only=True, omit_defaults=True):
     pass
 
 
-class PrincipalAttached(Fact):
+class PrincipalAttached(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """First attach of a principal in an incarnation: from here on it has seen this heap."""
 
 
-class HeapLossTold(Fact):
+class HeapLossTold(Fact, frozen=True, kw_only=True, omit_defaults=True):
     lost: int
     """cells lost"""
     how: str
     """`refused`, `status`, `brief`, `attach`, `stderr`"""
 
 
-class HeapLossAccepted(Fact):
+class HeapLossAccepted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     how: str
     """`told`, `accept`, `restart`"""
 
 
-class ExecutionQueued(Fact):
+class ExecutionQueued(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The intent to run. Synced to disk before its reply and before dispatch."""
 
     execution_id: str
@@ -135,13 +136,13 @@ class ExecutionQueued(Fact):
     `{"identity": hex, "header": raw, "metadata": raw, "user_expressions": {}}`"""
 
 
-class ExecutionStarted(Fact):
+class ExecutionStarted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The intent to dispatch. Synced before the kernel can see the request."""
 
     execution_id: str
 
 
-class OutputRecorded(Fact):
+class OutputRecorded(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Messages the kernel sent, in its order. `messages` are `{"type", "content", "metadata"?, "buffers"?}`.
 
     `position` is how far the outbox has been read when this entry is on disk.
@@ -154,7 +155,7 @@ class OutputRecorded(Fact):
     position: int | None = None
 
 
-class GapRecorded(Fact):
+class GapRecorded(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Output that is not here, counted. Never silent."""
 
     reason: str
@@ -165,25 +166,25 @@ class GapRecorded(Fact):
     position: int | None = None
 
 
-class InputRequested(Fact):
+class InputRequested(Fact, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: str
     prompt: str
     password: bool
 
 
-class InputAnswered(Fact):
+class InputAnswered(Fact, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: str
     value: str | None
     """None for passwords: they are in no file of ours"""
     eof: bool = False
 
 
-class InputWithdrawn(Fact):
+class InputWithdrawn(Fact, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: str
     reason: str
 
 
-class InterruptRequested(Fact):
+class InterruptRequested(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """One step up the ladder. `reached`: `message`, `signal`, `nothing-running`."""
 
     reached: str
@@ -191,7 +192,7 @@ class InterruptRequested(Fact):
     evidence: dict[str, Any] = {}
 
 
-class ExecutionFinished(Fact):
+class ExecutionFinished(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The one outcome of an execution."""
 
     execution_id: str
@@ -208,11 +209,83 @@ class ExecutionFinished(Fact):
 KINDS: dict[str, type[Fact]] = {cls.__name__: cls for cls in Fact.__subclasses__()}
 
 _encoder = msgspec.json.Encoder(order="sorted")
+_decoders = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
+_CARRIES_RAW = (OutputRecorded, ExecutionFinished)
 
 
 def encode(fact: Fact) -> bytes:
-    """Canonical JSON of a fact: what is stored and hashed."""
-    return _encoder.encode(fact)
+    """Canonical JSON of a fact: what is stored and hashed; `decode` always reads it.
+
+    What JSON cannot hold is kept escaped (`storable`). Parts that are `Raw` stay byte for byte as
+    the kernel sent them wherever they are valid JSON, so canonical means: keys of ours sorted.
+    """
+    try:
+        payload = _encoder.encode(fact)
+    except UnicodeEncodeError:  # a lone surrogate: legal in Python, not in UTF-8
+        return _encoder.encode(storable(fact))
+    if isinstance(fact, _CARRIES_RAW) and not _readable(type(fact).__name__, payload):
+        return _encoder.encode(storable(fact))
+    return payload
+
+
+def storable(fact: Fact) -> Fact:
+    r"""The fact as it can be stored: where JSON or UTF-8 cannot hold a string, it is escaped.
+
+    A lone surrogate becomes six characters, `\ud800`, as Python's `backslashreplace` writes it;
+    a byte FF in a `Raw` that is not UTF-8 becomes `\udcff`; NaN and the infinities in a `Raw`, which
+    Python writes and JSON does not know, become the strings "NaN", "Infinity" and "-Infinity"; a
+    `Raw` that is no JSON at all becomes `{"unreadable": TEXT}`. Nothing vanishes, and valid parts
+    are not touched.
+    """
+    return msgspec.structs.replace(
+        fact, **{name: _escaped(getattr(fact, name)) for name in fact.__struct_fields__}
+    )
+
+
+def escape_text(text: str) -> str:
+    r"""The text with each lone surrogate as six characters, `\ud800`; other text is itself."""
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _readable(kind: str, payload: bytes) -> bool:
+    try:
+        payload.decode("utf-8")  # skipping over a Raw checks its grammar but not its text
+        _decoders[kind].decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return False
+    return True
+
+
+def _escaped(value: Any) -> Any:
+    if isinstance(value, str):
+        return escape_text(value)
+    if isinstance(value, dict):
+        return {_escaped(key): _escaped(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_escaped(item) for item in value]
+    if isinstance(value, msgspec.Raw):
+        return _escaped_raw(bytes(value))
+    return value
+
+
+def _escaped_raw(raw: bytes) -> msgspec.Raw:
+    try:
+        msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        text = _text(raw)
+        try:
+            value = json.loads(text, parse_constant=str, strict=False)
+        except (ValueError, RecursionError):
+            value = {"unreadable": text}
+        return msgspec.Raw(_encoder.encode(_escaped(value)))
+    return msgspec.Raw(raw)
+
+
+def _text(raw: bytes) -> str:
+    try:
+        return raw.decode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return raw.decode("utf-8", "surrogateescape")
 
 
 def decode(kind: str, payload: bytes) -> Fact:
@@ -222,7 +295,7 @@ def decode(kind: str, payload: bytes) -> Fact:
         KeyError: a kind this version does not know.
         msgspec.DecodeError: not the JSON of that kind.
     """
-    return msgspec.json.decode(payload, type=KINDS[kind])
+    return _decoders[kind].decode(payload)
 
 
 def execution_of(fact: Fact) -> str | None:

@@ -1,0 +1,240 @@
+"""What the entries amount to: executions, cells, and what each principal has seen.
+
+Pure folds: a row and the next entry give the next row. The journal materialises them in the
+transaction that writes the entry, and `verify` folds all entries again and compares.
+
+Invariants:
+- The folds are total: any sequence of entries folds, also one that breaks the laws. The first
+  outcome stands, and what comes for an execution that is done or was never queued changes nothing.
+- A cell's row tells of its execution that started last, since that is what the heap holds; while
+  none has started, of the one queued last. So an execution that was aborted before it started never
+  hides what an earlier one did.
+- A `silent` execution is an execution, not a cell: its client asked that nobody see it.
+
+They do not judge: whether a cell is `lost` or `live` is for reconcile.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from msgspec.structs import replace
+
+from kernel_runtime.model.entry import Entry
+from kernel_runtime.model.execution import Cell, Execution, Seen
+from kernel_runtime.model.facts import (
+    ExecutionFinished,
+    ExecutionQueued,
+    ExecutionStarted,
+    Fact,
+    HeapLossAccepted,
+    HeapLossTold,
+    InputAnswered,
+    InputRequested,
+    InputWithdrawn,
+    OutputRecorded,
+    PrincipalAttached,
+    escape_text,
+)
+
+MOVES_EXECUTION: frozenset[type[Fact]] = frozenset(
+    {
+        ExecutionQueued,
+        ExecutionStarted,
+        InputRequested,
+        InputAnswered,
+        InputWithdrawn,
+        ExecutionFinished,
+    }
+)
+"""facts that can change an execution's row; all others leave it as it is"""
+
+MOVES_SEEN: frozenset[type[Fact]] = frozenset(
+    {PrincipalAttached, ExecutionQueued, HeapLossTold, HeapLossAccepted}
+)
+
+TELLING_ACCEPTS = frozenset({"status", "brief", "stderr"})
+"""ways of being told of a heap's loss after which the next execution runs: a principal that read
+the truth knows it. Being refused or attaching are not among them, or the first refusal would be the
+only one and a client that attaches before each execution would never be stopped."""
+
+CellCount = tuple[int, str, str | None]
+"""`(incarnation, status, outcome)` of a cell's row"""
+
+
+def source_digest(source: str) -> str:
+    """sha256 of a cell's source, hexadecimal: what `Execution.source_digest` holds.
+
+    Lone surrogates are digested as they are stored, escaped.
+    """
+    try:
+        data = source.encode("utf-8")
+    except UnicodeEncodeError:
+        data = escape_text(source).encode("utf-8")
+    return hashlib.sha256(data).hexdigest()
+
+
+def step_execution(row: Execution | None, entry: Entry) -> Execution | None:
+    """The execution's row after one of its entries; None while it was never queued."""
+    fact = entry.fact
+    if row is None:
+        return _queued(fact, entry) if isinstance(fact, ExecutionQueued) else None
+    if row.status == "done":
+        return row
+    match fact:
+        case ExecutionStarted() if row.status == "queued":
+            return replace(row, status="running", started_at=entry.at, incarnation=entry.incarnation)
+        case InputRequested() if row.status != "queued":
+            blocked = {
+                "on": "password" if fact.password else "input",
+                "prompt": fact.prompt,
+                "pid": None,
+                "since": entry.at,
+            }
+            return replace(row, status="blocked", blocked=blocked)
+        case InputAnswered() | InputWithdrawn() if row.status == "blocked":
+            return replace(row, status="running", blocked=None)
+        case ExecutionFinished():
+            return replace(
+                row,
+                status="done",
+                outcome=fact.outcome,
+                execution_count=fact.execution_count,
+                finished_at=entry.at,
+                finished_seq=entry.seq,
+                error=fact.error,
+                evidence=fact.evidence,
+                blocked=None,
+            )
+    return row
+
+
+def _queued(fact: ExecutionQueued, entry: Entry) -> Execution:
+    return Execution(
+        execution_id=fact.execution_id,
+        cell_id=fact.cell_id,
+        principal=entry.principal,
+        msg_id=fact.msg_id,
+        source_digest=source_digest(fact.source),
+        queued_seq=entry.seq,
+        queued_at=entry.at,
+        key=fact.key,
+        incarnation=entry.incarnation,
+    )
+
+
+def step_cell(
+    cell: Cell | None, before: Execution | None, after: Execution | None, entry: Entry
+) -> Cell | None:
+    """The cell's row after an entry that took one of its executions from `before` to `after`.
+
+    None while the cell has only silent executions.
+    """
+    if after is None or after is before:
+        return cell
+    if before is None:
+        if isinstance(entry.fact, ExecutionQueued) and entry.fact.silent:
+            return cell
+        if cell is None:
+            return _cell(after, position=after.queued_seq, executions=1)
+        if _never_started(cell):
+            return _cell(after, position=cell.position, executions=cell.executions + 1)
+        return replace(cell, executions=cell.executions + 1)
+    if cell is None:
+        return None
+    if cell.execution_id == after.execution_id or (
+        before.started_at is None and after.started_at is not None
+    ):
+        return _cell(after, position=cell.position, executions=cell.executions)
+    return cell
+
+
+def _never_started(cell: Cell) -> bool:
+    return cell.status == "queued" or cell.outcome == "aborted"
+
+
+def _cell(execution: Execution, *, position: int, executions: int) -> Cell:
+    return Cell(
+        cell_id=execution.cell_id,
+        execution_id=execution.execution_id,
+        source_digest=execution.source_digest,
+        incarnation=execution.incarnation,
+        status=execution.status,
+        outcome=execution.outcome,
+        position=position,
+        executions=executions,
+    )
+
+
+def step_seen(seen: Seen | None, entry: Entry) -> Seen | None:
+    """What the entry's principal has seen after it; None while it has seen and accepted nothing."""
+    match entry.fact:
+        case PrincipalAttached() | ExecutionQueued():
+            row = seen or Seen(principal=entry.principal, incarnation=0)
+            return (
+                row if row.incarnation >= entry.incarnation else replace(row, incarnation=entry.incarnation)
+            )
+        case HeapLossAccepted():
+            return _accepted(seen, entry)
+        case HeapLossTold(how=how) if how in TELLING_ACCEPTS:
+            return _accepted(seen, entry)
+    return seen
+
+
+def _accepted(seen: Seen | None, entry: Entry) -> Seen:
+    row = seen or Seen(principal=entry.principal, incarnation=0)
+    return row if row.accepted >= entry.incarnation else replace(row, accepted=entry.incarnation)
+
+
+def position_of(fact: Fact) -> int | None:
+    """How far the outbox has been read when this fact is on disk, if it says so."""
+    if isinstance(fact, OutputRecorded | ExecutionFinished):
+        return fact.position
+    return None
+
+
+def count_of(cell: Cell) -> CellCount:
+    return (cell.incarnation, cell.status, cell.outcome)
+
+
+@dataclass
+class Projections:
+    """Everything folded from a journal's beginning: what the stored projections must equal."""
+
+    executions: dict[str, Execution] = field(default_factory=dict)
+    cells: dict[str, Cell] = field(default_factory=dict)
+    seen: dict[str, Seen] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    """per incarnation, the greatest outbox position recorded in it"""
+
+    def apply(self, entry: Entry) -> None:
+        fact = entry.fact
+        if type(fact) in MOVES_EXECUTION and entry.execution_id is not None:
+            before = self.executions.get(entry.execution_id)
+            after = step_execution(before, entry)
+            if after is not None and after is not before:
+                self.executions[after.execution_id] = after
+                cell = step_cell(self.cells.get(after.cell_id), before, after, entry)
+                if cell is not None:
+                    self.cells[cell.cell_id] = cell
+        if type(fact) in MOVES_SEEN:
+            seen = step_seen(self.seen.get(entry.principal), entry)
+            if seen is not None:
+                self.seen[seen.principal] = seen
+        position = position_of(fact)
+        if position is not None:
+            self.positions[entry.incarnation] = max(position, self.positions.get(entry.incarnation, position))
+
+    def cell_counts(self) -> Counter[CellCount]:
+        return Counter(map(count_of, self.cells.values()))
+
+
+def fold(entries: Iterable[Entry]) -> Projections:
+    """The projections of a whole journal."""
+    projections = Projections()
+    for entry in entries:
+        projections.apply(entry)
+    return projections
