@@ -22,7 +22,8 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from kernel_runtime.core.stream_text import StreamText, escape
+from kernel_runtime.core.stream_text import StreamText
+from kernel_runtime.model.facts import escape_text
 
 Output = dict[str, Any]
 Message = msgspec.Raw | bytes | Mapping[str, Any]
@@ -121,7 +122,9 @@ class OutputFolder:
         try:
             kind, content, clean = _read(message)
         except (ValueError, msgspec.MsgspecError) as error:
-            self._append_text("stderr", f"[a message of the kernel cannot be read: {escape(str(error))}]\n")
+            self._append_text(
+                "stderr", f"[a message of the kernel cannot be read: {escape_text(str(error))}]\n"
+            )
             return
         if kind == "stream":
             text = content.get("text", "")
@@ -166,7 +169,7 @@ class OutputFolder:
             self._reset()
         last = self._items[-1] if self._items else None
         if not (isinstance(last, _Stream) and last.name == name):
-            last = _Stream(escape(name))
+            last = _Stream(escape_text(name))
             self._items.append(last)
         self._size += last.text.write(text)
         if self._cap is not None:
@@ -311,7 +314,7 @@ def _bundle(content: Mapping[str, Any], *, clean: bool) -> tuple[Output, Output]
     metadata = dict(metadata) if isinstance(metadata, dict) else {}
     changed: list[str] = []
     if clean:
-        data = {escape(str(mime)): jsonable(value, changed, mime) for mime, value in data.items()}
+        data = {escape_text(str(mime)): jsonable(value, changed, mime) for mime, value in data.items()}
         metadata = jsonable(metadata, changed, "metadata")
     for mime, value in data.items():
         if isinstance(value, str) or _JSON_MIME.fullmatch(mime):
@@ -328,7 +331,7 @@ def _bundle(content: Mapping[str, Any], *, clean: bool) -> tuple[Output, Output]
 def jsonable(value: Any, changed: list[str], where: Any = "") -> Any:
     """The value with what JSON cannot hold written as text; `changed` says what and where."""
     if isinstance(value, str):
-        return escape(value)
+        return escape_text(value)
     if isinstance(value, float) and not math.isfinite(value):
         text = "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
         changed.append(f"{where}: {text}, written as text")
@@ -336,20 +339,20 @@ def jsonable(value: Any, changed: list[str], where: Any = "") -> Any:
     if value is None or isinstance(value, bool | int | float):
         return value
     if isinstance(value, Mapping):
-        return {escape(str(key)): jsonable(item, changed, where) for key, item in value.items()}
+        return {escape_text(str(key)): jsonable(item, changed, where) for key, item in value.items()}
     if isinstance(value, list | tuple):
         return [jsonable(item, changed, where) for item in value]
     changed.append(f"{where}: {type(value).__name__}, written as text")
-    return escape(str(value))
+    return escape_text(str(value))
 
 
 def _error(content: Mapping[str, Any]) -> _Rich:
     lines = content.get("traceback")
     body = {
         "output_type": "error",
-        "ename": escape(str(content.get("ename", ""))),
-        "evalue": escape(str(content.get("evalue", ""))),
-        "traceback": [escape(str(line)) for line in lines] if isinstance(lines, list) else [],
+        "ename": escape_text(str(content.get("ename", ""))),
+        "evalue": escape_text(str(content.get("evalue", ""))),
+        "traceback": [escape_text(str(line)) for line in lines] if isinstance(lines, list) else [],
     }
     return _Rich(body, None, sum(map(len, body["traceback"])) + len(body["evalue"]))
 

@@ -1,10 +1,10 @@
 r"""Text of one stream output with the cursor of a terminal line.
 
 Shows what Jupyter's frontends show: `\r` goes to the start of the line and later text overwrites,
-`\b` takes back the character before the cursor and never passes the line's start, `\n` ends the line
-as it stands. Escape sequences are text. Text without `\r` and `\b` is kept as it came, in time
-linear in its length; a line under a cursor is held as UTF-32, so that each update costs its own
-length and not the line's. Lone surrogates are escaped (`\ud800`), so that the text is UTF-8.
+`\b` takes back the last character, or within the line goes back over it, and never passes the line's
+start, `\n` ends the line as it stands. Escape sequences are text. Text without `\r` and `\b` is kept
+as it came, in time linear in its length; a line under a cursor is held as UTF-32, so that each update
+costs its own length and not the line's. Lone surrogates are escaped (`\ud800`), so the text is UTF-8.
 """
 
 from __future__ import annotations
@@ -12,15 +12,12 @@ from __future__ import annotations
 import re
 from collections import deque
 
+from kernel_runtime.model.facts import escape_text
+
 _CURSOR = re.compile("[\r\b]")
 _ENDS = re.compile("\r+\n")
 _NEAR = 1024
 """how far a cut may move to meet the end of a line, in characters"""
-
-
-def escape(text: str) -> str:
-    """The text with lone surrogates written as an escape of six characters, all else untouched."""
-    return text.encode("utf-8", "backslashreplace").decode()
 
 
 class StreamText:
@@ -41,7 +38,7 @@ class StreamText:
         try:
             length = len(text.encode())
         except UnicodeEncodeError:
-            text = escape(text)
+            text = escape_text(text)
             length = len(text)
         if self._line is None and "\r" not in text and "\b" not in text:
             self._parts.append(text)
@@ -138,7 +135,8 @@ class StreamText:
             if text[end] == "\r":
                 self._cursor = 0
             elif self._cursor:
-                del line[(self._cursor - 1) * 4 : self._cursor * 4]
+                if self._cursor * 4 == len(line):
+                    del line[-4:]
                 self._cursor -= 1
             at = end + 1
 
