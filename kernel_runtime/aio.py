@@ -1,0 +1,5 @@
+"""The awaited client: `async with kernel_runtime.aio.attach("alice") as s: await s.execute("1")`."""
+
+from kernel_runtime.client.session import AsyncSession, Attaching, Execution, attach
+
+__all__ = ["AsyncSession", "Attaching", "Execution", "attach"]

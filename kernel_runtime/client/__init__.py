@@ -1,0 +1,1 @@
+"""Clients of a session: the async `session`, its `blocking` facade, and what both stand on."""

@@ -1,0 +1,579 @@
+"""The async client of one session.
+
+What changes the session goes to its supervisor; what has happened is read from the journal, by this
+process itself. So output reaches a reader from the record alone: a slow reader, or one that comes
+late, loses nothing and holds nobody up, and the death of a supervisor shows as a pause at most.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+import uuid
+from collections.abc import AsyncIterator, Iterator, Sequence
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+
+import msgspec
+
+from kernel_runtime import places
+from kernel_runtime.client import session_files, spawn
+from kernel_runtime.client.connection import ControlLine
+from kernel_runtime.client.results import Accepted, Interrupted, Record
+from kernel_runtime.client.session_files import SessionFile
+from kernel_runtime.client.status import Status
+from kernel_runtime.errors import (
+    InvalidSource,
+    NoSuchExecution,
+    SessionExists,
+    StillRunning,
+    SupervisorFault,
+    UsageError,
+)
+from kernel_runtime.model.entry import Entry
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from kernel_runtime.journal import JournalReader
+    from kernel_runtime.model.execution import Execution as Row
+
+MAX_SOURCE = 16 * 1024 * 1024
+"""bytes of UTF-8 that one cell may have"""
+
+_BATCH = 64
+"""entries read at a time: an entry of streamed text is 1 MiB at most, so this bounds memory"""
+_DOORBELL = 30.0
+_LAUNCH = 180.0
+"""seconds for what may start a kernel"""
+
+
+class How(TypedDict, total=False):
+    """How a cell is to be run; every part may be left out."""
+
+    key: str | None
+    """idempotency key: the same key and source run once, ever"""
+    cell_id: str | None
+    """the nbformat cell it belongs to; a new one by default"""
+    accept: bool
+    """run it even if the heap this principal knew is gone"""
+    expect_incarnation: int | None
+    """refuse it in any other"""
+    allow_stdin: bool
+    stop_on_error: bool
+    store_history: bool
+    silent: bool
+
+
+class Creation(TypedDict, total=False):
+    """What a session that is created is like."""
+
+    kernel: str | None
+    """kernelspec; python3 by default"""
+    cwd: str | None
+    """where its kernel starts; here by default"""
+    notebook: str | None
+    """the notebook derived from its journal; in the session's directory by default"""
+
+
+class Execution(Record):
+    """An execution of an `AsyncSession`."""
+
+    def __init__(
+        self, session: AsyncSession, document: dict[str, Any], *, cursor: int, recorded: bool = False
+    ) -> None:
+        super().__init__(document, cursor=cursor, recorded=recorded)
+        self._session = session
+
+    async def wait(self, timeout: float | None = None) -> Execution:
+        """Wait until it is done; this object then tells how it ended.
+
+        Raises:
+            StillRunning: the time is up; it goes on.
+        """
+        await self._session.settle(self.execution_id, timeout, stop_when_blocked=False)
+        return await self.refresh()
+
+    async def refresh(self) -> Execution:
+        """Read its present state and outputs from the journal."""
+        self._document = self._session.document(self.execution_id)
+        return self
+
+    def follow(self, timeout: float | None = None) -> AsyncIterator[Entry]:
+        """Its entries from the first on, as they come; ends with its ExecutionFinished."""
+        return self._session.follow(after=self.cursor, until=self.execution_id, timeout=timeout, only=True)
+
+
+class AsyncSession:
+    """A client of one session. `attach` makes one; leaving its `async with` detaches."""
+
+    def __init__(self, session: SessionFile, principal: str) -> None:
+        self.file = session
+        self.name = session.name
+        self.session_id = session.session_id
+        self.principal = principal
+        self.truth: Status | None = None
+        """the report made at attach; None for one that only observes"""
+        self.heap_lost = False
+        """True: the heap this principal knew is gone and that is not yet accepted"""
+        self.incarnation = 0
+        self.state = ""
+        self.attached: dict[str, Any] = {}
+        self._line = ControlLine(session, principal)
+        self._journal: JournalReader | None = None
+
+    # coming and going
+
+    async def attach(self, *, accept: bool = False) -> AsyncSession:
+        """Join: starts a supervisor where none lives, and reconciles.
+
+        Raises:
+            SupervisorFault, StorageFault, JournalCorrupt, JournalNewer: no supervisor can be had.
+        """
+        reply = await self._line.request("attach", {"accept": accept})
+        self.attached = reply
+        self.incarnation = int(reply.get("incarnation") or 0)
+        self.state = str(reply.get("state") or "")
+        self.heap_lost = bool(reply.get("heap_lost"))
+        self.truth = Status.from_json(reply["report"])
+        return self
+
+    async def detach(self) -> None:
+        """Leave; the session does not change."""
+        self._line.close()
+        if self._journal is not None:
+            self._journal.close()
+            self._journal = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.detach()
+
+    @property
+    def journal(self) -> JournalReader:
+        """The journal, read-only. Raises FileNotFoundError where no supervisor ever ran."""
+        if self._journal is None:
+            from kernel_runtime.journal import JournalReader
+
+            if not self.file.journal.exists():
+                raise FileNotFoundError(self.file.journal)
+            self._journal = JournalReader.open(self.file.journal)
+        return self._journal
+
+    # running
+
+    async def submit(self, source: str, **how: Unpack[How]) -> Execution:
+        """Queue one execution; returns when the intent to run it is on disk.
+
+        The same `key` and source give the recorded execution and run nothing. Without a key one is
+        made up, so that a request repeated after a lost connection never runs twice.
+
+        Raises:
+            HeapLost: the kernel this principal knew is gone; `fields["report"]` says what with it.
+            IncarnationMismatch, KeyConflict, CrashLoop, SessionBusy: refused, nothing was run.
+            KernelStartFailed, DiskFull, ReadOnlyStorage: the machine was at fault, nothing was run.
+            InvalidSource: over 16 MiB, or not text.
+        """
+        check_source(source, self.name)
+        key = how.get("key")
+        wanted = {name: value for name, value in how.items() if value is not None}
+        wanted |= {"source": source, "key": key or f"auto-{uuid.uuid4().hex}"}
+        reply = await self._line.request("submit", wanted, within=_LAUNCH)
+        accepted = msgspec.convert(reply, Accepted)
+        self.heap_lost = False
+        self.incarnation = accepted.incarnation
+        document: dict[str, Any] = {
+            "session": self.name,
+            "execution_id": accepted.execution_id,
+            "key": key,
+            "cell_id": accepted.cell_id,
+            "principal": self.principal,
+            "incarnation": accepted.incarnation,
+            "status": accepted.status,
+            "outcome": None,
+            "source": source,
+            "cursor": accepted.cursor,
+        }
+        execution = Execution(self, document, cursor=accepted.cursor, recorded=accepted.recorded)
+        return await execution.refresh() if accepted.status == "done" else execution
+
+    async def execute(self, source: str, *, timeout: float | None = None, **how: Unpack[How]) -> Execution:
+        """Run one cell and return when it is done, or blocked on input (`status == "blocked"`).
+
+        What it raised is in `error`. The rest is as in `submit`.
+
+        Raises:
+            StillRunning: `timeout` seconds are over; it goes on, `fields["execution_id"]` names it.
+        """
+        started = time.monotonic()
+        execution = await self.submit(source, **how)
+        left = None if timeout is None else timeout - (time.monotonic() - started)
+        await self.settle(execution.execution_id, left, stop_when_blocked=True)
+        return await execution.refresh()
+
+    async def execution(self, execution_id: str | None = None, *, key: str | None = None) -> Execution:
+        """An execution by its id (or a prefix of one, 6 letters at least) or key; without either, the latest.
+
+        Raises:
+            NoSuchExecution: none such in this session's journal.
+        """
+        row = self._find(execution_id, key)
+        return Execution(self, self._document_of(row), cursor=row.queued_seq - 1, recorded=True)
+
+    async def wait(
+        self, execution_id: str | None = None, *, key: str | None = None, timeout: float | None = None
+    ) -> Execution:
+        """The execution of that id or key (else the latest), once it is done.
+
+        Raises:
+            NoSuchExecution: none such.
+            StillRunning: the time is up; it goes on.
+        """
+        row = self._find(execution_id, key)
+        await self.settle(row.execution_id, timeout, stop_when_blocked=False)
+        return await self.execution(row.execution_id)
+
+    # reading along
+
+    async def follow(
+        self,
+        after: int = 0,
+        *,
+        until: str | None = None,
+        timeout: float | None = None,
+        only: bool = False,
+    ) -> AsyncIterator[Entry]:
+        """Every entry after that `seq`, each once and in order, and then new ones as they come.
+
+        Ends when the session is stopped; with `until`, after that execution's ExecutionFinished;
+        with `timeout`, when so many seconds are over. `only` leaves out entries of other executions.
+        A supervisor that dies meanwhile is replaced.
+        """
+        async for batch in self.follow_batches(after, until=until, timeout=timeout, only=only):
+            for entry in batch:
+                yield entry
+
+    async def follow_batches(
+        self,
+        after: int = 0,
+        *,
+        until: str | None = None,
+        timeout: float | None = None,
+        only: bool = False,
+    ) -> AsyncIterator[list[Entry]]:
+        """As `follow`, in the portions in which the entries were read."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        await self._need_journal()
+        if until is not None:
+            row = self.journal.execution(until)
+            if row is None:
+                raise _no_execution(self.name, until)
+            if row.finished_seq is not None and row.finished_seq <= after:
+                return
+        while True:
+            # the head before the entries: what comes between the two is read again, never passed over
+            head = self.journal.head()
+            batch = self.journal.entries(after, limit=_BATCH, execution_id=until if only else None)
+            if batch:
+                after = batch[-1].seq
+                end = _end_of(batch, until)
+                yield batch if end is None else batch[:end]
+                if end is not None:
+                    return
+                continue
+            if deadline is not None and time.monotonic() >= deadline:
+                return
+            if not await self._news(max(head, after), deadline):
+                return
+
+    async def _news(self, after: int, deadline: float | None) -> bool:
+        """Wait for an entry after that one, or the deadline; False when the session was stopped."""
+        while True:
+            wait = _DOORBELL if deadline is None else min(_DOORBELL, max(0.0, deadline - time.monotonic()))
+            revive = not self._was_stopped()
+            try:
+                reply = await self._line.request(
+                    "changes", {"after": after, "timeout": wait}, within=wait + 90.0, revive=revive
+                )
+            except SupervisorFault as fault:
+                if not fault.fields.get("gone"):
+                    raise
+                if self._was_stopped():
+                    return self.journal.head() > after
+                continue
+            if int(reply["head"]) > after or (deadline is not None and time.monotonic() >= deadline):
+                return True
+
+    def _was_stopped(self) -> bool:
+        """Whether the last word of the journal is that somebody stopped the session."""
+        stopped = self.journal.latest("SupervisorStopped")
+        return stopped is not None and stopped.seq == self.journal.head()
+
+    async def settle(self, execution_id: str, timeout: float | None, *, stop_when_blocked: bool) -> None:
+        deadline = None if timeout is None else time.monotonic() + timeout
+        await self._need_journal()
+        while True:
+            head = self.journal.head()
+            row = self.journal.execution(execution_id)
+            if row is None:
+                raise _no_execution(self.name, execution_id)
+            if row.status == "done" or (stop_when_blocked and row.status == "blocked"):
+                return
+            if deadline is not None and time.monotonic() >= deadline:
+                raise still_running(self.name, row, timeout or 0.0)
+            if not await self._news(head, deadline):
+                raise still_running(self.name, row, timeout or 0.0)
+
+    # what is so
+
+    async def status(self, limit: int | None = None) -> Status:
+        """Reconcile: the truth of every cell (the worst `limit` only, where given).
+
+        Reading it counts as being told of a lost heap: the next `execute` is accepted.
+        """
+        arguments = {} if limit is None else {"limit": limit}
+        status = Status.from_json(await self._line.request("status", arguments))
+        self.heap_lost = False
+        self.incarnation, self.state = status.incarnation, status.state
+        return status
+
+    async def brief(self, max_tokens: int = 1000) -> str:
+        """What a worker reads first: state, what is not live, the last executions.
+
+        About `max_tokens` tokens at 4 letters each. Counts as being told, as `status` does.
+        """
+        from kernel_runtime.client.brief import compose
+
+        status = await self.status(limit=20)
+        await self._need_journal()
+        return compose(self.file, status, self.journal, max_tokens)
+
+    async def answer(
+        self, text: str | None = None, *, eof: bool = False, execution_id: str | None = None
+    ) -> str:
+        """Answer what the session is blocked on; the execution that asked.
+
+        Raises:
+            NotBlocked: nothing asks, or somebody else has answered.
+        """
+        if (text is None) == (not eof):
+            raise UsageError(f"session {self.name}: an answer is a text or eof", hint="pass one of the two")
+        arguments: dict[str, Any] = {"eof": True} if eof else {"text": text}
+        if execution_id is not None:
+            arguments["execution_id"] = execution_id
+        return str((await self._line.request("answer", arguments))["execution_id"])
+
+    async def interrupt(self, execution_id: str | None = None) -> Interrupted:
+        """Interrupt what runs; returns when it ended, or when nothing but killing is left."""
+        arguments = {} if execution_id is None else {"execution_id": execution_id}
+        return msgspec.convert(await self._line.request("interrupt", arguments), Interrupted)
+
+    async def restart(self, *, reason: str = "restart") -> int:
+        """A new kernel; the number of its incarnation, once it has answered.
+
+        Raises:
+            KernelStartFailed: it died before it answered; `fields["stderr"]` is what it said.
+        """
+        reply = await self._line.request("restart", {"reason": reason}, within=_LAUNCH)
+        self.incarnation = int(reply["incarnation"])
+        self.heap_lost = False
+        return self.incarnation
+
+    async def accept(self) -> int:
+        """Accept that the earlier heap is gone; the present incarnation."""
+        reply = await self._line.request("accept", within=_LAUNCH)
+        self.heap_lost = False
+        self.incarnation = int(reply["incarnation"])
+        return self.incarnation
+
+    async def stop(self) -> list[dict[str, Any]]:
+        """End the kernel and the supervisor, keep the session; the processes that were left alive."""
+        left: list[dict[str, Any]] = []
+        if spawn.is_running(self.file) or session_files.living_kernel(self.file) is not None:
+            try:
+                left = list((await self._line.request("stop")).get("left") or [])
+            except SupervisorFault as fault:
+                # it may end before its reply is out; what counts is what is left
+                if not fault.fields.get("gone") or session_files.living_kernel(self.file) is not None:
+                    raise
+            await asyncio.to_thread(spawn.wait_until_gone, self.file, 15.0)
+        return left
+
+    async def row(self) -> dict[str, Any]:
+        """This session's row of `krt ls`."""
+        return await self._line.request("state", within=3.0)
+
+    async def connection_file(self) -> Path:
+        """Path of the front door's connection file, for any Jupyter client; the door is open."""
+        await self._line.request("ping")
+        return self.file.front
+
+    # the journal
+
+    async def _need_journal(self) -> None:
+        if self._journal is None and not self.file.journal.exists():
+            await self._line.request("ping")  # the first supervisor makes it
+
+    def _find(self, execution_id: str | None, key: str | None) -> Row:
+        try:
+            journal = self.journal
+        except FileNotFoundError:
+            raise _no_execution(self.name, execution_id or key or "any") from None
+        if key is not None:
+            row = journal.by_key(key)
+        elif execution_id is None:
+            latest = journal.executions(last=1)
+            row = latest[-1] if latest else None
+        else:
+            row = journal.execution(execution_id)
+            if row is None and len(execution_id) >= 6:
+                same = [r for r in journal.executions() if r.execution_id.startswith(execution_id)]
+                row = same[0] if len(same) == 1 else None
+        if row is None:
+            raise _no_execution(self.name, execution_id or key or "any")
+        return row
+
+    def document(self, execution_id: str) -> dict[str, Any]:
+        row = self.journal.execution(execution_id)
+        if row is None:
+            raise _no_execution(self.name, execution_id)
+        return self._document_of(row)
+
+    def _document_of(self, row: Row) -> dict[str, Any]:
+        from kernel_runtime.core.execution_view import view
+
+        entries = _entries_of(self.journal, row)
+        return view(self.name, row, self.journal.source(row.execution_id), entries)
+
+
+def _entries_of(journal: JournalReader, row: Row) -> Iterator[Entry]:
+    after = row.queued_seq - 1
+    while batch := journal.entries(after, limit=_BATCH, execution_id=row.execution_id):
+        yield from batch
+        after = batch[-1].seq
+
+
+def _end_of(batch: Sequence[Entry], until: str | None) -> int | None:
+    if until is None:
+        return None
+    for index, entry in enumerate(batch):
+        if entry.kind == "ExecutionFinished" and entry.execution_id == until:
+            return index + 1
+    return None
+
+
+def still_running(name: str, row: Row, seconds: float) -> StillRunning:
+    """The time is up: says how to come back to it."""
+    return StillRunning(
+        f"session {name}: execution {row.execution_id} is {row.status} after {seconds:g} s; it goes on",
+        hint=f"`krt wait {name} {row.execution_id}` waits for it, `krt interrupt {name}` ends it",
+        session=name,
+        execution_id=row.execution_id,
+        status=row.status,
+        cursor=row.queued_seq - 1,
+    )
+
+
+def _no_execution(name: str, what: str) -> NoSuchExecution:
+    return NoSuchExecution(
+        f"session {name}: no execution {what}",
+        hint=f"`krt log {name} --kind ExecutionQueued` lists them",
+        session=name,
+    )
+
+
+def check_source(source: str, session: str) -> None:
+    """Refuse what cannot be a cell.
+
+    Raises:
+        InvalidSource: over 16 MiB, or with surrogates that have no UTF-8.
+    """
+    try:
+        size = len(source.encode())
+    except UnicodeEncodeError as error:
+        raise InvalidSource(
+            f"session {session}: the source is not text: {error.reason} at character {error.start}",
+            hint="write the character as an escape, e.g. '\\ud800'",
+            session=session,
+        ) from None
+    if size > MAX_SOURCE:
+        raise InvalidSource(
+            f"session {session}: the source has {size:,} bytes, {MAX_SOURCE:,} is the most one cell may have",
+            hint="put the data in a file and have the cell read it",
+            session=session,
+            bytes=size,
+            bound=MAX_SOURCE,
+        )
+
+
+def open_session(
+    name: str,
+    *,
+    create: bool = False,
+    principal: str | None = None,
+    **creation: Unpack[Creation],
+) -> AsyncSession:
+    """A client that has not attached: it may read, and whatever it asks starts a supervisor if need be.
+
+    Raises:
+        NoSuchSession: none of that name, and `create` is false.
+    """
+    if create and not session_files.exists(name):
+        with contextlib.suppress(SessionExists):  # somebody else was first, which is as good
+            session_files.create(name, principal=principal, **creation)
+    return AsyncSession(session_files.load(name), principal or places.principal())
+
+
+class Attaching:
+    """What `attach` returns: await it, or enter it with `async with`."""
+
+    def __init__(self, session: AsyncSession, *, accept: bool) -> None:
+        self._session = session
+        self._accept = accept
+
+    async def _attach(self) -> AsyncSession:
+        try:
+            return await self._session.attach(accept=self._accept)
+        except BaseException:
+            await self._session.detach()
+            raise
+
+    def __await__(self) -> Any:
+        return self._attach().__await__()
+
+    async def __aenter__(self) -> AsyncSession:
+        return await self._attach()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.detach()
+
+
+def attach(
+    name: str,
+    *,
+    create: bool = False,
+    principal: str | None = None,
+    accept: bool = False,
+    **creation: Unpack[Creation],
+) -> Attaching:
+    """Join a session. Await what this returns, or enter it with `async with`, which detaches at its end.
+
+    Args:
+        name: of the session.
+        create: make it when there is none.
+        principal: who acts, `agent:NAME` or `human:NAME`; KRT_PRINCIPAL by default.
+        accept: accept at once that the heap this principal knew may be gone.
+        creation: `kernel`, `cwd` and `notebook` of a session that is created.
+
+    Raises:
+        NoSuchSession, InvalidName, UnknownKernelSpec: at once.
+        SupervisorFault, StorageFault, JournalCorrupt, JournalNewer: when awaited.
+    """
+    return Attaching(open_session(name, create=create, principal=principal, **creation), accept=accept)

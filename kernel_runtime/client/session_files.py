@@ -1,0 +1,288 @@
+"""The directory of a session: made, listed and removed without a supervisor.
+
+A session exists when its directory holds `session.json`, which is written once and never changed.
+It is made under another name and renamed into place, so that of any number of callers exactly one
+creates it and nobody ever sees half of one. What the directory holds besides is listed in `places`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from kernel_runtime import places, process
+from kernel_runtime.errors import (
+    DiskFull,
+    JournalCorrupt,
+    NoSuchSession,
+    NotAllowed,
+    ReadOnlyStorage,
+    SessionBusy,
+    SessionExists,
+    StorageFault,
+    UsageError,
+)
+
+DEFAULT_KERNEL = "python3"
+
+
+class SessionFile(Struct, frozen=True, kw_only=True):
+    """`session.json`: who the session is. Never rewritten."""
+
+    session_id: str
+    name: str
+    kernel: str
+    """kernelspec name"""
+    cwd: str
+    """absolute; where the kernel starts"""
+    notebook: str
+    """absolute path of the notebook derived from the journal"""
+    principal: str
+    """who created it"""
+    created_at: str
+    """UTC, ISO 8601"""
+    transport: str = "ipc"
+    """`ipc` or `tcp` (with CurveZMQ)"""
+
+    @property
+    def directory(self) -> Path:
+        return places.session_dir(self.name)
+
+    @property
+    def journal(self) -> Path:
+        return self.directory / "journal.db"
+
+    @property
+    def front(self) -> Path:
+        """The front door's connection file; there once a supervisor has started."""
+        return places.socket_dir(self.session_id) / "front.json"
+
+
+def create(
+    name: str,
+    *,
+    kernel: str | None = None,
+    cwd: str | Path | None = None,
+    notebook: str | Path | None = None,
+    principal: str | None = None,
+    transport: str = "ipc",
+) -> SessionFile:
+    """Create a session; its kernel is started by the first client that needs it.
+
+    Raises:
+        InvalidName: not a session name.
+        SessionExists: the name is taken; nothing was changed.
+        UnknownKernelSpec: no such kernelspec; the hint lists the installed ones.
+        UsageError: `cwd` is not a directory, or `transport` neither ipc nor tcp.
+        StorageFault: KRT_HOME cannot be written.
+    """
+    target = places.session_dir(name)
+    if transport not in ("ipc", "tcp"):
+        raise UsageError(f"transport {transport!r}", hint="ipc (this host) or tcp (with CurveZMQ)")
+    where = Path(cwd or Path.cwd()).absolute()
+    if not where.is_dir():
+        raise UsageError(
+            f"session {name}: {where} is not a directory", hint="pass --cwd DIR of an existing directory"
+        )
+    if exists(name):
+        raise _exists(name)
+    if kernel is not None and kernel != DEFAULT_KERNEL:
+        from kernel_runtime.client.kernelspecs import require
+
+        require(kernel)
+    document = SessionFile(
+        session_id=str(uuid.uuid4()),
+        name=name,
+        kernel=kernel or DEFAULT_KERNEL,
+        cwd=str(where),
+        notebook=str(Path(notebook).absolute() if notebook else target / "notebook.ipynb"),
+        principal=principal or places.principal(),
+        created_at=datetime.now(UTC).isoformat(),
+        transport=transport,
+    )
+    with _storage_faults(name):
+        _place(document, target)
+    return document
+
+
+def _place(document: SessionFile, target: Path) -> None:
+    places.private_dir(places.home())
+    places.private_dir(target.parent)
+    draft = target.parent / f".new-{document.session_id}"
+    draft.mkdir(mode=0o700)
+    try:
+        fd = os.open(draft / "session.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+            file.flush()
+            os.fsync(file.fileno())
+        _sync_directory(draft)
+        try:
+            # rename(2) replaces an empty directory only, and a session's is never empty
+            draft.rename(target)
+        except (FileExistsError, NotADirectoryError, OSError) as error:
+            if target.exists() or target.is_symlink():
+                raise _exists(document.name) from error
+            raise
+        _sync_directory(target.parent)
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+
+
+def _sync_directory(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _exists(name: str) -> SessionExists:
+    return SessionExists(
+        f"session {name} exists already",
+        hint=f"use it (`krt exec {name} …`, `krt attach {name}`) or choose another name",
+        session=name,
+    )
+
+
+@contextlib.contextmanager
+def _storage_faults(name: str) -> Iterator[None]:
+    """Turn what the file system refuses into an error that says where and what to do."""
+    try:
+        yield
+    except OSError as error:
+        where = str(error.filename or places.sessions_dir())
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(
+                f"session {name}: no space left at {where}", hint="free some space, or set KRT_HOME elsewhere"
+            ) from error
+        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise ReadOnlyStorage(
+                f"session {name}: {where} cannot be written ({error.strerror})",
+                hint="set KRT_HOME to a directory of your own",
+            ) from error
+        raise StorageFault(f"session {name}: {error.strerror} at {where}", hint="see `krt doctor`") from error
+
+
+def exists(name: str) -> bool:
+    """Whether a session of that name is under this KRT_HOME."""
+    return (places.session_dir(name) / "session.json").is_file()
+
+
+def load(name: str) -> SessionFile:
+    """The session of that name.
+
+    Raises:
+        InvalidName: not a session name.
+        NoSuchSession: none of that name; the hint names those that exist.
+        NotAllowed: it belongs to another user.
+        JournalCorrupt: `session.json` is not what was written.
+    """
+    path = places.session_dir(name) / "session.json"
+    try:
+        raw = path.read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        known = names()
+        raise NoSuchSession(
+            f"no session {name} under {places.home()}",
+            hint=(f"there are: {_some(known)}; " if known else "")
+            + f"`krt new {name}` creates it, `--create` on exec does so too",
+            session=name,
+        ) from None
+    except PermissionError as error:
+        raise NotAllowed(
+            f"session {name}: {path} belongs to another user",
+            hint="set KRT_HOME to a directory of your own",
+            session=name,
+        ) from error
+    try:
+        document = msgspec.json.decode(raw, type=SessionFile)
+    except msgspec.MsgspecError as error:
+        raise JournalCorrupt(
+            f"session {name}: {path} cannot be read: {error}",
+            hint="restore session.json from a backup; the journal beside it is untouched",
+            session=name,
+        ) from error
+    if document.name != name:  # a directory copied or renamed by hand would share ids and sockets
+        raise JournalCorrupt(
+            f"session {name}: {path} says it is session {document.name}",
+            hint=f"rename the directory back to {document.name}",
+            session=name,
+        )
+    return document
+
+
+def _some(known: list[str], limit: int = 8) -> str:
+    shown = ", ".join(known[:limit])
+    return f"{shown} and {len(known) - limit} more" if len(known) > limit else shown
+
+
+def names() -> list[str]:
+    """Names of all sessions under this KRT_HOME, sorted."""
+    try:
+        found = os.listdir(places.sessions_dir())
+    except (FileNotFoundError, PermissionError):
+        return []
+    return sorted(name for name in found if places.NAME.fullmatch(name) and exists(name))
+
+
+def living_kernel(session: SessionFile) -> process.ProcessId | None:
+    """The kernel that `kernel.json` names, if exactly that process lives."""
+    try:
+        document = msgspec.json.decode((session.directory / "kernel.json").read_bytes())
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    found = _process_in(document)
+    return found if found is not None and process.is_alive(found) else None
+
+
+def _process_in(document: object) -> process.ProcessId | None:
+    if not isinstance(document, dict):
+        return None
+    with contextlib.suppress(msgspec.ValidationError):
+        return msgspec.convert(document, process.ProcessId)
+    for value in document.values():
+        if (found := _process_in(value)) is not None:
+            return found
+    return None
+
+
+def remove(name: str) -> SessionFile:
+    """Remove a stopped session: journal, checkpoints and its own notebook, for ever.
+
+    A notebook that lies elsewhere is left alone.
+
+    Raises:
+        NoSuchSession: none of that name.
+        SessionBusy: its supervisor or kernel lives; nothing was changed.
+    """
+    from kernel_runtime.client import spawn
+
+    session = load(name)
+    lock = os.open(session.directory / "spawn.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        # with the spawn lock held nobody starts a supervisor in what is about to vanish
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if spawn.is_running(session) or living_kernel(session) is not None:
+            raise SessionBusy(
+                f"session {name} is running",
+                hint=f"`krt stop {name}` first: it ends the kernel and keeps the session",
+                session=name,
+            )
+        grave = session.directory.with_name(f".removed-{uuid.uuid4().hex}")
+        session.directory.rename(grave)
+    finally:
+        os.close(lock)
+    shutil.rmtree(grave)
+    shutil.rmtree(places.socket_dir(session.session_id), ignore_errors=True)
+    return session
