@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from typing import Protocol
 
 from msgspec.structs import replace
 
@@ -200,36 +200,68 @@ def count_of(cell: Cell) -> CellCount:
     return (cell.incarnation, cell.status, cell.outcome)
 
 
-@dataclass
-class Projections:
-    """Everything folded from a journal's beginning: what the stored projections must equal."""
+class Rows(Protocol):
+    """Rows that were folded before: what a store gives to go on from."""
 
-    executions: dict[str, Execution] = field(default_factory=dict)
-    cells: dict[str, Cell] = field(default_factory=dict)
-    seen: dict[str, Seen] = field(default_factory=dict)
-    positions: dict[int, int] = field(default_factory=dict)
-    """per incarnation, the greatest outbox position recorded in it"""
+    def execution(self, execution_id: str) -> Execution | None: ...
+
+    def cell(self, cell_id: str) -> Cell | None: ...
+
+    def seen(self, principal: str) -> Seen | None: ...
+
+
+class _NoRows:
+    """Before the first entry."""
+
+    def nothing(self, _name: str) -> None:
+        return None
+
+    execution = cell = seen = nothing
+
+
+class Projections:
+    """Rows folded from entries: from a journal's beginning, or those that change on top of `base`."""
+
+    def __init__(self, base: Rows | None = None) -> None:
+        self._base: Rows = base or _NoRows()
+        self.executions: dict[str, Execution] = {}
+        self.cells: dict[str, Cell] = {}
+        self.seen: dict[str, Seen] = {}
+        self.positions: dict[int, int] = {}
+        """per incarnation, the greatest outbox position recorded in it"""
+        self.counts: Counter[CellCount] = Counter()
+        """cells per state; the difference to `base`, so zero and negative numbers too"""
 
     def apply(self, entry: Entry) -> None:
-        fact = entry.fact
-        if type(fact) in MOVES_EXECUTION and entry.execution_id is not None:
-            before = self.executions.get(entry.execution_id)
-            after = step_execution(before, entry)
-            if after is not None and after is not before:
-                self.executions[after.execution_id] = after
-                cell = step_cell(self.cells.get(after.cell_id), before, after, entry)
-                if cell is not None:
-                    self.cells[cell.cell_id] = cell
-        if type(fact) in MOVES_SEEN:
-            seen = step_seen(self.seen.get(entry.principal), entry)
-            if seen is not None:
+        kind = type(entry.fact)
+        if kind in MOVES_EXECUTION and entry.execution_id is not None:
+            self._move(entry, entry.execution_id)
+        if kind in MOVES_SEEN:
+            before = self.seen.get(entry.principal) or self._base.seen(entry.principal)
+            seen = step_seen(before, entry)
+            if seen is not None and seen is not before:
                 self.seen[seen.principal] = seen
-        position = position_of(fact)
+        position = position_of(entry.fact)
         if position is not None:
             self.positions[entry.incarnation] = max(position, self.positions.get(entry.incarnation, position))
 
-    def cell_counts(self) -> Counter[CellCount]:
-        return Counter(map(count_of, self.cells.values()))
+    def execution(self, execution_id: str) -> Execution | None:
+        return self.executions.get(execution_id) or self._base.execution(execution_id)
+
+    def _move(self, entry: Entry, execution_id: str) -> None:
+        before = self.execution(execution_id)
+        after = step_execution(before, entry)
+        if after is None or after is before:
+            return
+        self.executions[execution_id] = after
+        old = self.cells.get(after.cell_id) or self._base.cell(after.cell_id)
+        new = step_cell(old, before, after, entry)
+        if new is None or new is old:
+            return
+        self.cells[new.cell_id] = new
+        if old is not None:
+            self.counts[count_of(old)] -= 1
+        self.counts[count_of(new)] += 1
 
 
 def fold(entries: Iterable[Entry]) -> Projections:

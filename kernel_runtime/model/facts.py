@@ -170,6 +170,7 @@ class InputRequested(Fact, frozen=True, kw_only=True, omit_defaults=True):
     execution_id: str
     prompt: str
     password: bool
+    position: int | None = None
 
 
 class InputAnswered(Fact, frozen=True, kw_only=True, omit_defaults=True):
@@ -219,13 +220,19 @@ def encode(fact: Fact) -> bytes:
     What JSON cannot hold is kept escaped (`storable`). Parts that are `Raw` stay byte for byte as
     the kernel sent them wherever they are valid JSON, so canonical means: keys of ours sorted.
     """
+    return prepare(fact)[1]
+
+
+def prepare(fact: Fact) -> tuple[Fact, bytes]:
+    """The fact as a reader will see it, and its canonical JSON."""
     try:
         payload = _encoder.encode(fact)
+        if not isinstance(fact, _CARRIES_RAW) or _readable(type(fact).__name__, payload):
+            return fact, payload
     except UnicodeEncodeError:  # a lone surrogate: legal in Python, not in UTF-8
-        return _encoder.encode(storable(fact))
-    if isinstance(fact, _CARRIES_RAW) and not _readable(type(fact).__name__, payload):
-        return _encoder.encode(storable(fact))
-    return payload
+        pass
+    fact = storable(fact)
+    return fact, _encoder.encode(fact)
 
 
 def storable(fact: Fact) -> Fact:

@@ -1,0 +1,195 @@
+"""Tables, and how they come to be: one step per schema version.
+
+`user_version` is the schema version. A new journal is version 0 and takes every step; an older one
+takes those it lacks. Steps run inside one transaction, `user_version` included, so that a journal is
+always of one version or the next, never between. A step is never edited once released: journals of
+its version exist. A new kind of fact is a new version too, or an older reader would meet entries it
+cannot decode.
+"""
+
+# ruff: noqa: S608 - the only parts put into statements are constants of this package
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import apsw
+
+from kernel_runtime.errors import JournalNewer
+from kernel_runtime.journal import faults
+from kernel_runtime.journal.codec import GENESIS
+
+APPLICATION_ID = 0x6B72746A
+"""`krtj`, in the file's header: what tells a journal from any other SQLite file"""
+
+Step = Callable[[apsw.Connection], None]
+
+_ENTRIES = f"""
+CREATE TABLE entries (
+    seq          INTEGER PRIMARY KEY,
+    at           INTEGER NOT NULL,
+    mono         INTEGER NOT NULL,
+    incarnation  INTEGER NOT NULL,
+    principal    TEXT NOT NULL,
+    kind         TEXT NOT NULL,
+    execution_id TEXT,
+    payload      BLOB,
+    digest       TEXT NOT NULL,
+    prev_hash    TEXT NOT NULL,
+    hash         TEXT NOT NULL
+) STRICT;
+CREATE INDEX entries_by_kind ON entries (kind, seq);
+CREATE INDEX entries_by_execution ON entries (execution_id, seq) WHERE execution_id IS NOT NULL;
+
+CREATE TABLE payloads (
+    digest   TEXT NOT NULL UNIQUE,
+    size     INTEGER NOT NULL,
+    codec    TEXT NOT NULL,
+    checksum INTEGER NOT NULL,
+    data     BLOB NOT NULL
+) STRICT;
+
+CREATE TRIGGER entries_in_order BEFORE INSERT ON entries
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM entries)
+  OR NEW.prev_hash IS NOT coalesce((SELECT hash FROM entries ORDER BY seq DESC LIMIT 1), '{GENESIS}')
+BEGIN SELECT raise(ABORT, 'journal is append-only: an entry follows the last one, in seq and prev_hash'); END;
+CREATE TRIGGER entries_with_payload BEFORE INSERT ON entries
+WHEN NEW.payload IS NULL AND NOT EXISTS (SELECT 1 FROM payloads WHERE digest = NEW.digest)
+BEGIN SELECT raise(ABORT, 'journal entry without its payload'); END;
+CREATE TRIGGER entries_no_update BEFORE UPDATE ON entries
+BEGIN SELECT raise(ABORT, 'journal is append-only: entries are never changed'); END;
+CREATE TRIGGER entries_no_delete BEFORE DELETE ON entries
+BEGIN SELECT raise(ABORT, 'journal is append-only: entries are never deleted'); END;
+
+CREATE TRIGGER payloads_no_replace BEFORE INSERT ON payloads
+WHEN EXISTS (SELECT 1 FROM payloads WHERE digest = NEW.digest)
+  OR EXISTS (SELECT 1 FROM payloads WHERE rowid = NEW.rowid)
+BEGIN SELECT raise(ABORT, 'journal is append-only: payloads are never replaced'); END;
+CREATE TRIGGER payloads_no_update BEFORE UPDATE ON payloads
+BEGIN SELECT raise(ABORT, 'journal is append-only: payloads are never changed'); END;
+CREATE TRIGGER payloads_no_delete BEFORE DELETE ON payloads
+BEGIN SELECT raise(ABORT, 'journal is append-only: payloads are never deleted'); END;
+"""
+
+_PROJECTIONS = """
+CREATE TABLE executions (
+    queued_seq      INTEGER PRIMARY KEY,
+    execution_id    TEXT NOT NULL UNIQUE,
+    cell_id         TEXT NOT NULL,
+    principal       TEXT NOT NULL,
+    msg_id          TEXT NOT NULL,
+    source_digest   TEXT NOT NULL,
+    queued_at       INTEGER NOT NULL,
+    key             TEXT,
+    incarnation     INTEGER NOT NULL,
+    status          TEXT NOT NULL,
+    outcome         TEXT,
+    execution_count INTEGER,
+    started_at      INTEGER,
+    finished_at     INTEGER,
+    finished_seq    INTEGER,
+    error           TEXT,
+    evidence        TEXT,
+    blocked         TEXT
+) STRICT;
+CREATE INDEX executions_by_cell ON executions (cell_id, queued_seq);
+CREATE INDEX executions_by_key ON executions (key, queued_seq) WHERE key IS NOT NULL;
+CREATE INDEX executions_alive ON executions (status, queued_seq) WHERE status <> 'done';
+
+CREATE TABLE cells (
+    position      INTEGER PRIMARY KEY,
+    cell_id       TEXT NOT NULL UNIQUE,
+    execution_id  TEXT NOT NULL,
+    source_digest TEXT NOT NULL,
+    incarnation   INTEGER NOT NULL,
+    status        TEXT NOT NULL,
+    outcome       TEXT,
+    executions    INTEGER NOT NULL
+) STRICT;
+CREATE INDEX cells_by_state ON cells (incarnation, status, outcome, position);
+
+CREATE TABLE cell_counts (
+    incarnation INTEGER NOT NULL,
+    status      TEXT NOT NULL,
+    outcome     TEXT NOT NULL,
+    n           INTEGER NOT NULL,
+    PRIMARY KEY (incarnation, status, outcome)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE seen (
+    principal   TEXT PRIMARY KEY,
+    incarnation INTEGER NOT NULL,
+    accepted    INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE positions (
+    incarnation INTEGER PRIMARY KEY,
+    position    INTEGER NOT NULL
+) STRICT;
+"""
+
+
+def _to_1(connection: apsw.Connection) -> None:
+    connection.execute(_ENTRIES)
+    connection.execute(_PROJECTIONS)
+
+
+STEPS: tuple[Step, ...] = (_to_1,)
+"""`STEPS[n]` takes a journal of version n to n + 1"""
+
+
+def version_of(connection: apsw.Connection) -> int:
+    version: int = connection.pragma("user_version")
+    return version
+
+
+def check(connection: apsw.Connection, path: Path, steps: Sequence[Step] = STEPS) -> int:
+    """The schema version, if this is a journal that this version of the package can use.
+
+    Raises:
+        JournalNewer: with both versions.
+        JournalCorrupt: some other SQLite file, or one that was never finished being created.
+    """
+    if connection.pragma("application_id") != APPLICATION_ID:
+        raise faults.corrupt(path, "it is not a journal (application_id differs)")
+    version = version_of(connection)
+    if version > len(steps):
+        raise JournalNewer(
+            f"the journal {path} has schema version {version}; this kernel-runtime reads up to {len(steps)}",
+            hint="upgrade kernel-runtime (`pip install -U kernel-runtime`); the journal was not touched",
+            path=str(path),
+            journal_version=version,
+            supported_version=len(steps),
+        )
+    if version < 1:
+        raise faults.corrupt(path, "it has no tables: it was never finished being created")
+    return version
+
+
+def migrate(connection: apsw.Connection, steps: Sequence[Step] = STEPS) -> int:
+    """Take the steps that are missing, all or none, and return the version before them."""
+    before = version_of(connection)
+    if before >= len(steps):
+        return before
+    with connection:  # a savepoint or transaction: rolled back with user_version on any error
+        for step in steps[before:]:
+            step(connection)
+        connection.pragma("application_id", APPLICATION_ID)
+        connection.pragma("user_version", len(steps))
+    return before
+
+
+def declared() -> dict[tuple[str, str], str]:
+    """`{(type, name): sql}` of every table, index and trigger that the newest version has."""
+    connection = apsw.Connection(":memory:")
+    try:
+        migrate(connection)
+        return objects(connection)
+    finally:
+        connection.close()
+
+
+def objects(connection: apsw.Connection) -> dict[tuple[str, str], str]:
+    """`{(type, name): sql}` of what a journal has; without what SQLite makes by itself."""
+    rows = connection.execute("SELECT type, name, sql FROM sqlite_schema WHERE sql IS NOT NULL")
+    return {(str(kind), str(name)): str(sql) for kind, name, sql in rows}
