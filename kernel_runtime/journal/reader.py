@@ -27,6 +27,7 @@ from kernel_runtime.journal.lock import Mark
 from kernel_runtime.journal.rows import (
     CELL_COLUMNS,
     EXECUTION_COLUMNS,
+    QUEUED_SEQ,
     cell_of_row,
     execution_of_row,
     fetch_by_key,
@@ -192,9 +193,7 @@ class JournalReader:
         return self._guarded(lambda: self._source(execution_id))
 
     def _source(self, execution_id: str) -> str:
-        row = self._connection.execute(
-            "SELECT queued_seq FROM executions WHERE execution_id = ?", (execution_id,)
-        ).fetchone()
+        row = self._connection.execute(QUEUED_SEQ, (execution_id,)).fetchone()
         if row is None:
             raise NoSuchExecution(
                 f"no execution {execution_id} in {self.path}",
@@ -249,6 +248,10 @@ class JournalReader:
             )
             found += map(cell_of_row, rows)
         return found
+
+    def count_executions(self) -> int:
+        """How many executions there are. Walks an index: ask once and count on."""
+        return cast("int", self._one("SELECT count(*) FROM executions")[0])
 
     def seen(self) -> dict[str, Seen]:
         """What each principal knows of the heap."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from kernel_runtime.core.lifecycle import messages as m
@@ -18,7 +20,10 @@ def input_asked(state: State, event: m.InputAsked, now: int, policy: Policy) -> 
     assert state.running is not None
     running = state.running
     fact = f.InputRequested(
-        execution_id=running.execution.execution_id, prompt=event.prompt, password=event.password
+        execution_id=running.execution.execution_id,
+        prompt=event.prompt,
+        password=event.password,
+        position=event.position,
     )
     blocked = {
         "on": "password" if event.password else "input",
@@ -70,7 +75,7 @@ def interrupted(state: State, event: m.Interrupted, now: int, policy: Policy) ->
                     session=state.session,
                 ),
             )
-        result = {
+        result: dict[str, Any] = {
             "reached": "nothing-running",
             "execution_id": None,
             "ended": True,

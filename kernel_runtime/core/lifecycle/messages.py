@@ -24,7 +24,7 @@ class Event(Struct, frozen=True, kw_only=True):
     """Something happened."""
 
 
-class Submitted(Event):
+class Submitted(Event, frozen=True, kw_only=True):
     """A client wants source run. `recorded` is the execution its key already names."""
 
     token: Any
@@ -38,39 +38,39 @@ class Submitted(Event):
     jupyter: bool = False
 
 
-class StartRequested(Event):
+class StartRequested(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
     reason: str = "new"
 
 
-class RestartRequested(Event):
+class RestartRequested(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
 
 
-class StopRequested(Event):
+class StopRequested(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
     reason: str = "stop"
 
 
-class Attached(Event):
+class Attached(Event, frozen=True, kw_only=True):
     principal: str
 
 
-class LossAccepted(Event):
+class LossAccepted(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
 
 
-class LossTold(Event):
+class LossTold(Event, frozen=True, kw_only=True):
     principal: str
     lost: int
     how: str
 
 
-class KernelCameUp(Event):
+class KernelCameUp(Event, frozen=True, kw_only=True):
     """A started kernel answered kernel_info."""
 
     pid: int
@@ -81,13 +81,13 @@ class KernelCameUp(Event):
     own: bool
 
 
-class KernelFailedToStart(Event):
+class KernelFailedToStart(Event, frozen=True, kw_only=True):
     stderr: str
     exit_status: int | None = None
     signal: int | None = None
 
 
-class KernelExited(Event):
+class KernelExited(Event, frozen=True, kw_only=True):
     """The kernel process is gone, and everything it said before has been handled."""
 
     pid: int
@@ -96,9 +96,10 @@ class KernelExited(Event):
     evidence: Mapping[str, Any] = {}
     asked: str | None = None
     """the reason, when we stopped it"""
+    position: int | None = None
 
 
-class Adopted(Event):
+class Adopted(Event, frozen=True, kw_only=True):
     """A new supervisor found the kernel alive and has read its outbox to the end."""
 
     pid: int
@@ -106,7 +107,7 @@ class Adopted(Event):
     boot_id: str
 
 
-class Replied(Event):
+class Replied(Event, frozen=True, kw_only=True):
     """An execute_reply. Times are CLOCK_MONOTONIC nanoseconds of this host."""
 
     msg_id: str
@@ -122,31 +123,32 @@ class Replied(Event):
     position: int | None = None
 
 
-class ErrorSeen(Event):
+class ErrorSeen(Event, frozen=True, kw_only=True):
     """An `error` message on iopub."""
 
     msg_id: str
     error: Mapping[str, Any]
 
 
-class WentIdle(Event):
+class WentIdle(Event, frozen=True, kw_only=True):
     """`status: idle` for a request."""
 
     msg_id: str
 
 
-class ShellDrained(Event):
+class ShellDrained(Event, frozen=True, kw_only=True):
     """A kernel that is not ours answered on shell after an adoption: whatever ran before has ended."""
 
 
-class InputAsked(Event):
+class InputAsked(Event, frozen=True, kw_only=True):
     msg_id: str
     prompt: str
     password: bool
     since: str
+    position: int | None = None
 
 
-class Answered(Event):
+class Answered(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
     text: str | None
@@ -154,24 +156,24 @@ class Answered(Event):
     execution_id: str | None = None
 
 
-class Interrupted(Event):
+class Interrupted(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
 
 
-class TurnedUnresponsive(Event):
+class TurnedUnresponsive(Event, frozen=True, kw_only=True):
     evidence: Mapping[str, Any]
 
 
-class TurnedResponsive(Event):
+class TurnedResponsive(Event, frozen=True, kw_only=True):
     pass
 
 
-class Proceeded(Event):
+class Proceeded(Event, frozen=True, kw_only=True):
     """The queue may move: sent by the shell while `may_dispatch` holds."""
 
 
-class Ticked(Event):
+class Ticked(Event, frozen=True, kw_only=True):
     """Time passed; the shell sends it at `next_deadline`."""
 
 
@@ -179,14 +181,14 @@ class Command(Struct, frozen=True, kw_only=True):
     """Do this, in the order given."""
 
 
-class Append(Command):
+class Append(Command, frozen=True, kw_only=True):
     """Journal these, all or nothing. If it fails, nothing after it is done and the old state stands."""
 
     drafts: tuple[Draft, ...]
     sync: bool = False
 
 
-class Dispatch(Command):
+class Dispatch(Command, frozen=True, kw_only=True):
     """Send the request to the kernel's shell channel."""
 
     execution: Pending
@@ -194,7 +196,7 @@ class Dispatch(Command):
     """only to a kernel that drops a msg_id it has seen"""
 
 
-class Ended(Command):
+class Ended(Command, frozen=True, kw_only=True):
     """An execution has its outcome; `replied` tells whether the kernel's own reply goes to the client."""
 
     execution: Pending
@@ -203,38 +205,38 @@ class Ended(Command):
     replied: bool
 
 
-class StartKernel(Command):
+class StartKernel(Command, frozen=True, kw_only=True):
     incarnation: int
 
 
-class StopKernel(Command):
+class StopKernel(Command, frozen=True, kw_only=True):
     reason: str
 
 
-class SendInterrupt(Command):
+class SendInterrupt(Command, frozen=True, kw_only=True):
     """`how`: `message` (interrupt_request on control) or `signal` (SIGINT to the process group)."""
 
     how: str
 
 
-class SendInput(Command):
+class SendInput(Command, frozen=True, kw_only=True):
     text: str | None
     eof: bool
 
 
-class WithdrawInput(Command):
+class WithdrawInput(Command, frozen=True, kw_only=True):
     execution_id: str
 
 
-class ProbeShell(Command):
+class ProbeShell(Command, frozen=True, kw_only=True):
     """Ask kernel_info on shell; its answer is a `ShellDrained`."""
 
 
-class Respond(Command):
+class Respond(Command, frozen=True, kw_only=True):
     token: Any
     result: Mapping[str, Any]
 
 
-class Refuse(Command):
+class Refuse(Command, frozen=True, kw_only=True):
     token: Any
     error: KernelRuntimeError

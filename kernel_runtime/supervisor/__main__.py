@@ -1,0 +1,82 @@
+"""`python -m kernel_runtime.supervisor SESSION_DIR`: what a client starts when no supervisor is there.
+
+Tells on `--ready-fd` one line of JSON: `{"ok": true}` once the session can be used, or
+`{"ok": false, "error": …}`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import fcntl
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+
+from kernel_runtime import process
+from kernel_runtime.errors import InternalFault, KernelRuntimeError, SupervisorFault
+
+
+def _take_lock(directory: Path) -> int:
+    """The session's supervisor lock, held until this process ends, however it ends."""
+    fd = os.open(directory / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(fd, 4096, 0).decode("utf-8", "replace")
+        os.close(fd)
+        raise SupervisorFault(
+            f"{directory.name} has a supervisor already",
+            hint="nothing to do: use it",
+            holder=holder,
+        ) from None
+    me = process.identify(os.getpid())
+    assert me is not None
+    os.ftruncate(fd, 0)
+    document = {"pid": me.pid, "start_time": me.start_time, "boot_id": me.boot_id}
+    os.pwrite(fd, json.dumps(document).encode(), 0)
+    return fd
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m kernel_runtime.supervisor", description=__doc__)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--ready-fd", type=int, default=None)
+    parser.add_argument("--bind", default=None)
+    parser.add_argument("--owner-pid", type=int, default=None)
+    parser.add_argument("--ephemeral", action="store_true")
+    args = parser.parse_args(argv)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+
+    def tell(document: dict[str, object]) -> None:
+        if args.ready_fd is not None:
+            with open(args.ready_fd, "w") as ready:
+                ready.write(json.dumps(document) + "\n")
+
+    try:
+        lock = _take_lock(args.directory)
+        from kernel_runtime.supervisor.session import Options, Supervisor
+
+        options = Options(bind=args.bind, owner_pid=args.owner_pid, ephemeral=args.ephemeral)
+        supervisor = Supervisor(args.directory, options)
+        supervisor.start()
+    except KernelRuntimeError as error:
+        tell({"ok": False, "error": error.to_json()})
+        return error.exit_code
+    except Exception as error:
+        logging.exception("the supervisor could not start")
+        fault = InternalFault(
+            f"the supervisor could not start: {type(error).__name__}: {error}",
+            hint=f"see {args.directory / 'supervisor.log'}",
+        )
+        tell({"ok": False, "error": fault.to_json()})
+        return fault.exit_code
+    tell({"ok": True, "pid": os.getpid()})
+    supervisor.run()
+    os.close(lock)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

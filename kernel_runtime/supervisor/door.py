@@ -1,0 +1,181 @@
+"""The front door: the session's own five channels, for every client there is.
+
+It knows frames and addresses, not meaning: what comes in is verified and handed on, what goes out
+is addressed. The endpoint stays the same across incarnations and supervisors, so a client that was
+connected stays connected.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import zmq
+from msgspec.structs import replace
+
+from kernel_runtime.supervisor.reactor import Reactor
+from kernel_runtime.wire import DELIMITER, BadMessage, Connection, Message, Signer, ipc_connection
+
+OnMessage = Callable[[str, Message], None]
+
+_BATCH = 200
+"""messages taken from one socket before the others have their turn"""
+
+
+def new_connection(directory: Path, transport: str, kernel_name: str) -> Connection:
+    """A front door of our own making: ipc under `directory`, or tcp on loopback with CurveZMQ keys."""
+    key = secrets.token_hex(32)
+    if transport == "ipc":
+        return ipc_connection(directory / "front", key, kernel_name)
+    public, secret = zmq.curve_keypair()
+    return Connection(
+        transport="tcp",
+        ip="127.0.0.1",
+        shell_port=0,
+        iopub_port=0,
+        stdin_port=0,
+        control_port=0,
+        hb_port=0,
+        key=key,
+        kernel_name=kernel_name,
+        curve_publickey=public.decode(),
+        curve_secretkey=secret.decode(),
+    )
+
+
+class FrontDoor:
+    """Five bound sockets. `connection` is what clients read from the connection file."""
+
+    def __init__(
+        self, context: zmq.Context[zmq.Socket[bytes]], reactor: Reactor, connection: Connection
+    ) -> None:
+        self.signer = Signer(connection.key.encode())
+        self.session = secrets.token_hex(16)
+        self.rejected = 0
+        self._reactor = reactor
+        self._sockets: dict[str, zmq.Socket[bytes]] = {}
+        ports: dict[str, int] = {}
+        for channel, kind in _KINDS.items():
+            socket = context.socket(kind)
+            socket.linger = 500
+            # nothing is dropped for a slow client; what is bounded is what an execution may say
+            socket.sndhwm = 0
+            socket.rcvhwm = 0
+            if kind == zmq.ROUTER:
+                # a client that lost its connection comes back with the same identity
+                socket.router_handover = 1
+            if connection.curve_secretkey is not None and connection.curve_publickey is not None:
+                socket.curve_secretkey = connection.curve_secretkey.encode()
+                socket.curve_publickey = connection.curve_publickey.encode()
+                socket.curve_server = True
+            ports[f"{channel}_port"] = _bind(socket, connection, channel)
+            self._sockets[channel] = socket
+        self.connection = replace(connection, **ports)
+        reactor.watch(self._sockets["hb"], self._echo)
+        reactor.watch(self._sockets["iopub"], self._welcome)
+
+    def serve(self, on_message: OnMessage) -> None:
+        """Begin to hand over messages of shell, control and stdin."""
+        for channel in ("shell", "control", "stdin"):
+            socket = self._sockets[channel]
+            self._reactor.watch(socket, lambda c=channel, s=socket: self._receive(c, s, on_message))  # type: ignore[misc]
+
+    def _receive(self, channel: str, socket: zmq.Socket[bytes], on_message: OnMessage) -> None:
+        for _ in range(_BATCH):
+            try:
+                parts = socket.recv_multipart(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            try:
+                message = self.signer.split(parts)
+            except BadMessage:
+                # an unsigned stranger learns nothing, not even that it was heard
+                self.rejected += 1
+                continue
+            on_message(channel, message)
+
+    def drain(self, channel: str, on_message: OnMessage) -> None:
+        """Handle what has already arrived on one channel, now."""
+        self._receive(channel, self._sockets[channel], on_message)
+
+    def _echo(self) -> None:
+        socket = self._sockets["hb"]
+        while True:
+            try:
+                socket.send_multipart(socket.recv_multipart(zmq.NOBLOCK))
+            except zmq.Again:
+                return
+
+    def _welcome(self) -> None:
+        """Answer each subscription with `iopub_welcome` (JEP 65), as a kernel does."""
+        socket = self._sockets["iopub"]
+        while True:
+            try:
+                event = socket.recv(zmq.NOBLOCK)
+            except zmq.Again:
+                return
+            if event[:1] == b"\x01":
+                topic = event[1:]
+                frames = self.signer.build(
+                    "iopub_welcome",
+                    {"subscription": topic.decode("utf-8", "replace")},
+                    session=self.session,
+                )
+                socket.send_multipart([topic, DELIMITER, *frames] if topic else [DELIMITER, *frames])
+
+    def send(self, channel: str, identities: Sequence[bytes], frames: Sequence[bytes]) -> None:
+        """Send signed frames to one client; a client that left is not an error."""
+        self._sockets[channel].send_multipart([*identities, DELIMITER, *frames])
+
+    def reply(self, channel: str, request: Message, msg_type: str, content: object) -> None:
+        """A reply of the supervisor's own to a request."""
+        frames = self.signer.build(msg_type, content, session=self.session, parent=request.frames[1])
+        self.send(channel, request.identities, frames)
+
+    def publish(self, topic: bytes, frames: Sequence[bytes]) -> None:
+        """Signed frames to everybody on iopub."""
+        self._sockets["iopub"].send_multipart([topic, DELIMITER, *frames])
+
+    def announce(self, msg_type: str, content: object, parent: bytes) -> None:
+        """An iopub message of the supervisor's own; `parent` is a raw header."""
+        frames = self.signer.build(msg_type, content, session=self.session, parent=parent)
+        self.publish(msg_type.encode(), frames)
+
+    def close(self) -> None:
+        for channel, socket in self._sockets.items():
+            self._reactor.forget(socket)
+            socket.close()
+            if self.connection.transport == "ipc":
+                Path(self.connection.endpoint(channel).removeprefix("ipc://")).unlink(missing_ok=True)
+
+
+_KINDS = {
+    "shell": zmq.ROUTER,
+    "control": zmq.ROUTER,
+    "stdin": zmq.ROUTER,
+    "hb": zmq.ROUTER,
+    "iopub": zmq.XPUB,
+}
+
+
+def _bind(socket: zmq.Socket[bytes], connection: Connection, channel: str) -> int:
+    port = int(getattr(connection, f"{channel}_port"))
+    if connection.transport == "tcp" and port == 0:
+        return socket.bind_to_random_port(f"tcp://{connection.ip}")
+    socket.bind(connection.endpoint(channel))
+    return port
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, readable by its owner only."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        with open(fd, "wb") as file:
+            file.write(data)
+        draft.rename(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise

@@ -1,0 +1,425 @@
+"""The kernel process in our care: started, watched, adopted, interrupted, stopped, buried.
+
+Death is seen through a pidfd the moment it happens. What killed it is told only by wait(2), when the
+kernel is our child; after an adoption it is nobody's to know.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+
+from kernel_runtime import process
+from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError
+from kernel_runtime.supervisor import kernelspec, launch
+from kernel_runtime.supervisor.launch import KernelRecord
+from kernel_runtime.supervisor.link import KernelLink
+from kernel_runtime.supervisor.pump import Pump
+from kernel_runtime.supervisor.reactor import Reactor, Timer
+from kernel_runtime.supervisor.shell import RETRY, Shell
+from kernel_runtime.wire import Message
+
+log = logging.getLogger("kernel_runtime.supervisor")
+
+START_TIMEOUT = 60.0
+"""seconds until a kernel that does not answer has failed to start"""
+TERM_AFTER = 1.0
+KILL_AFTER = 2.0
+WATCH_EVERY = 2.0
+"""seconds between looks at a busy kernel"""
+SILENT_AFTER = 6.0
+"""seconds of silence on control that make a kernel `unresponsive`"""
+
+
+class Keeper:
+    """Owns the kernel process and its link."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        reactor: Reactor,
+        pump: Pump,
+        context: zmq.Context[zmq.Socket[bytes]],
+        *,
+        session_id: str,
+        directory: Path,
+        sockets: Path,
+        cwd: str,
+        kernel_name: str,
+        key: str,
+        outbox_bound: int,
+        probe_session: str,
+        on_message: Callable[[str, Message], None],
+    ) -> None:
+        self._shell = shell
+        self._reactor = reactor
+        self._pump = pump
+        self._context = context
+        self._session_id = session_id
+        self._directory = directory
+        self._sockets = sockets
+        self._cwd = cwd
+        self._kernel_name = kernel_name
+        self._key = key
+        self._outbox_bound = outbox_bound
+        self._probe_session = probe_session
+        self._on_message = on_message
+        self.record: KernelRecord | None = None
+        self.link: KernelLink | None = None
+        self._child: subprocess.Popen[bytes] | None = None
+        self._pidfd: int | None = None
+        self._timers: list[Timer] = []
+        self._watch: Timer | None = None
+        self._asked: str | None = None
+        self._oom_before: int | None = None
+        self._probe: tuple[str, float] | None = None
+        self._drained_probe: str | None = None
+        shell.performers[m.StartKernel] = self._start
+        shell.performers[m.StopKernel] = self._stop
+        shell.performers[m.SendInterrupt] = self._interrupt
+        shell.performers[m.ProbeShell] = self._probe_shell
+
+    @property
+    def path(self) -> Path:
+        return self._directory / "kernel.json"
+
+    # -- start
+
+    def _start(self, command: m.StartKernel) -> None:
+        # the answer to whoever asked goes out first: starting takes a while
+        self._reactor.after(0, lambda: self._launch(command.incarnation))
+
+    def _launch(self, incarnation: int) -> None:
+        self._asked = None
+        self._oom_before = launch.oom_kills()
+        try:
+            spec = kernelspec.find(self._kernel_name)
+            self._child, record = launch.start(
+                spec,
+                session_id=self._session_id,
+                incarnation=incarnation,
+                directory=self._directory,
+                sockets=self._sockets,
+                cwd=self._cwd,
+                key=self._key,
+                kernel_name=self._kernel_name,
+                outbox_bound=self._outbox_bound,
+            )
+            launch.save_record(self.path, record)
+        except (KernelRuntimeError, OSError) as error:
+            self._happen(m.KernelFailedToStart(stderr=str(error)))
+            return
+        self._connect(record, 0)
+        self._expect_ready()
+
+    def _connect(self, record: KernelRecord, position: int) -> None:
+        self.record = record
+        self.link = KernelLink(
+            self._context,
+            self._reactor,
+            record,
+            session_id=self._session_id,
+            on_message=self._received,
+            on_outbox=self._pump.rung,
+            position=position,
+        )
+        self._pump.attach(self.link, record.incarnation, position)
+        try:
+            self._pidfd = os.pidfd_open(record.process.pid)
+        except ProcessLookupError:
+            self._reactor.after(0, self._gone)
+            return
+        self._reactor.watch(self._pidfd, self._gone)
+
+    def _expect_ready(self) -> None:
+        self._ask("shell", "ready")
+        self._timers.append(self._reactor.after(START_TIMEOUT, self._too_slow))
+
+    def _too_slow(self) -> None:
+        if self._shell.state.kernel == "starting" and self.record is not None:
+            log.warning("the kernel did not answer within %s s", START_TIMEOUT)
+            process.signal_process(self.record.process, signal.SIGKILL)
+
+    def _ask(self, channel: str, why: str) -> str:
+        """Send a kernel_info_request of our own; its reply comes to `_received`."""
+        assert self.link is not None
+        msg_id = f"{why}-{uuid.uuid4().hex}"
+        frames = self.link.signer.build(
+            "kernel_info_request", b"{}", session=self._probe_session, msg_id=msg_id
+        )
+        self.link.send(channel, frames)
+        return msg_id
+
+    def _received(self, channel: str, message: Message) -> None:
+        parent = message.parent()
+        if parent.session == self._probe_session:
+            if message.header.msg_type == "kernel_info_reply":
+                self._answered(parent.msg_id, message)
+            return
+        self._on_message(channel, message)
+
+    def _answered(self, msg_id: str, message: Message) -> None:
+        if msg_id.startswith("ready-") and self._shell.state.kernel == "starting":
+            self._came_up(message.content_dict())
+        elif self._probe is not None and msg_id == self._probe[0]:
+            self._probe = None
+            if self._shell.state.unresponsive is not None:
+                self._happen(m.TurnedResponsive())
+        elif msg_id == self._drained_probe:
+            self._drained_probe = None
+            self._happen(m.ShellDrained())
+
+    def _came_up(self, info: dict[str, Any]) -> None:
+        assert self.record is not None
+        assert self.link is not None
+        self._cancel_timers()
+        who = process.identify(self.record.process.pid) or self.record.process
+        self.record = msgspec.structs.replace(self.record, ready=True, info=info, process=who)
+        launch.save_record(self.path, self.record)
+        self.link.open_outbox()
+        self._pump.read()
+        language = info.get("language_info") or {}
+        self._happen(
+            m.KernelCameUp(
+                pid=who.pid,
+                start_time=who.start_time,
+                boot_id=who.boot_id,
+                language=str(language.get("name", self.record.language)),
+                implementation=str(info.get("implementation", "")),
+                own=self.record.outbox is not None,
+            )
+        )
+
+    # -- adoption
+
+    def adopt(self, record: KernelRecord, position: int) -> None:
+        """Take over a living kernel: first hear all it said, then go on."""
+        self._oom_before = launch.oom_kills()
+        self._connect(record, position)
+        if not record.ready:
+            self._expect_ready()
+            return
+        self._pump.read(to_end=True)
+        who = record.process
+        self._happen(m.Adopted(pid=who.pid, start_time=who.start_time, boot_id=who.boot_id))
+        self._pump.read()
+        self.watch()
+
+    def bury(self, record: KernelRecord, position: int) -> None:
+        """A kernel that died while nobody looked: hear its last words, then record the death."""
+        self.record = record
+        self.link = KernelLink(
+            self._context,
+            self._reactor,
+            record,
+            session_id=self._session_id,
+            on_message=self._received,
+            on_outbox=self._pump.rung,
+            position=position,
+        )
+        self._pump.attach(self.link, record.incarnation, position)
+        evidence: dict[str, Any] = {"found": "dead when a supervisor started; its exit status is not known"}
+        if record.process.boot_id != process.boot_id():
+            evidence = {"found": "the machine was rebooted"}
+        self._finish_death(None, evidence)
+
+    # -- death
+
+    def _gone(self) -> None:
+        """The pidfd is readable: the process has ended."""
+        assert self.record is not None
+        if self._pidfd is not None:
+            self._reactor.forget(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        status: int | None = None
+        evidence: dict[str, Any] = {}
+        if self._child is not None:
+            try:
+                _, status = os.waitpid(self._child.pid, 0)
+                self._child.returncode = os.waitstatus_to_exitcode(status)
+            except ChildProcessError:
+                status = None
+            self._child = None
+        if status is None:
+            evidence["exit_status"] = "not known: another supervisor was the kernel's parent"
+        self._finish_death(status, evidence)
+
+    def _finish_death(self, status: int | None, evidence: dict[str, Any]) -> None:
+        record = self.record
+        assert record is not None
+        self._cancel_timers()
+        if self.link is not None:
+            self.link.drain()
+        if not self._pump.read(to_end=True):
+            # nothing is said about the death before its last words are journaled
+            self._timers.append(self._reactor.after(RETRY, lambda: self._finish_death(status, evidence)))
+            return
+        how = process.describe_exit(status) if status is not None else {}
+        if how.get("signal") == signal.SIGKILL:
+            evidence.update(launch.out_of_memory(record.process.pid, self._oom_before))
+        event: m.Event
+        if self._shell.state.kernel == "starting" and self._asked is None:
+            said = launch.tail(record.log)
+            event = m.KernelFailedToStart(
+                stderr=said, exit_status=how.get("exit_status"), signal=how.get("signal")
+            )
+        else:
+            if self._asked is None and (said := launch.tail(record.log, 2048)):
+                evidence["stderr"] = said
+            event = m.KernelExited(
+                pid=record.process.pid,
+                exit_status=how.get("exit_status"),
+                signal=how.get("signal"),
+                evidence=evidence,
+                asked=self._asked,
+            )
+        try:
+            self._shell.apply(event)
+        except EnvironmentFault as error:
+            log.warning("the kernel's end waits for the journal: %s", error.message)
+            self._timers.append(self._reactor.after(RETRY, lambda: self._finish_death(status, evidence)))
+            return
+        self._clean(record)
+
+    def _clean(self, record: KernelRecord) -> None:
+        """Remove what the kernel left, unless the next one is there already."""
+        link = self.link
+        if link is not None and link.record.incarnation == record.incarnation:
+            link.close()
+            if self._shell.state.kernel != "starting" or self.record is record:
+                self.link = None
+                self.record = None
+                self._pump.link = None
+        for channel in ("shell", "iopub", "stdin", "control", "hb"):
+            Path(record.connection.endpoint(channel).removeprefix("ipc://")).unlink(missing_ok=True)
+        (self._sockets / f"kernel-{record.incarnation}.json").unlink(missing_ok=True)
+        if record.outbox is not None:
+            shutil.rmtree(record.outbox, ignore_errors=True)
+        current = launch.load_record(self.path)
+        if current is not None and current.process == record.process:
+            self.path.unlink(missing_ok=True)
+
+    # -- stop
+
+    def _stop(self, command: m.StopKernel) -> None:
+        self._asked = command.reason
+        if self.record is None or self.link is None:
+            return  # between the intent to start and the process: `_launch` will find it stopped
+        if self._shell.state.kernel == "starting":
+            process.signal_process(self.record.process, signal.SIGKILL)
+            return
+        frames = self.link.signer.build(
+            "shutdown_request", {"restart": command.reason == "restart"}, session=self._probe_session
+        )
+        self.link.send("control", frames)
+        who = self.record.process
+        self._timers += [
+            self._reactor.after(TERM_AFTER, lambda: process.signal_process(who, signal.SIGTERM)),
+            # a stopped process hears SIGTERM only when it goes on; SIGKILL reaches it all the same
+            self._reactor.after(KILL_AFTER, lambda: process.signal_process(who, signal.SIGKILL)),
+        ]
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers:
+            timer.cancel()
+        self._timers.clear()
+
+    # -- interrupt
+
+    def _interrupt(self, command: m.SendInterrupt) -> None:
+        if self.record is None or self.link is None:
+            return
+        if command.how == "message":
+            frames = self.link.signer.build("interrupt_request", b"{}", session=self._probe_session)
+            self.link.send("control", frames)
+            # wakes an event loop that waits in `await`, for kernels that need it (ipykernel)
+            if self.record.outbox is None:
+                self._ask("shell", "nudge")
+            if self.record.outbox is None and self.record.interrupt_mode == "signal":
+                process.signal_group(self.record.process, signal.SIGINT)
+            return
+        process.signal_group(self.record.process, signal.SIGINT)
+
+    def _probe_shell(self, command: m.ProbeShell) -> None:
+        self._drained_probe = self._ask("shell", "drained")
+
+    # -- responsiveness
+
+    def watch(self) -> None:
+        """Look at a busy kernel now and then; an idle one is looked at when somebody asks."""
+        state = self._shell.state
+        wanted = state.kernel == "up" and (state.running is not None or state.unresponsive is not None)
+        if wanted and self._watch is None:
+            self._watch = self._reactor.after(WATCH_EVERY, self._watched)
+        elif not wanted and self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+            self._probe = None
+
+    def _watched(self) -> None:
+        self._watch = None
+        self.look()
+        self.watch()
+
+    def look(self) -> None:
+        """Is the kernel stopped, or silent?"""
+        if self.record is None or self.link is None or self._shell.state.kernel != "up":
+            return
+        letter = process.run_state(self.record.process.pid)
+        if letter in ("T", "t"):
+            self._happen(m.TurnedUnresponsive(evidence={"process": "stopped", "state": letter}))
+            return
+        if self._probe is not None:
+            silent = time.monotonic() - self._probe[1]
+            if silent >= SILENT_AFTER:
+                evidence = {"control": "silent", "seconds": round(silent, 1), "state": letter}
+                self._happen(m.TurnedUnresponsive(evidence=evidence))
+            return
+        self._probe = (self._ask("control", "alive"), time.monotonic())
+
+    def _happen(self, event: m.Event) -> None:
+        """Apply an event that nobody waits for; try again while the journal refuses."""
+        try:
+            self._shell.apply(event)
+        except EnvironmentFault as error:
+            log.warning("%s waits for the journal: %s", type(event).__name__, error.message)
+            self._reactor.after(RETRY, lambda: self._happen(event))
+
+    def signal_left(self, signum: int) -> list[dict[str, Any]]:
+        """Signal every process of the session but ourselves and the kernel; tells which there were."""
+        left: list[dict[str, Any]] = []
+        for who, env in process.marked_processes(launch.MARK, self._session_id):
+            if self.record is not None and who.pid == self.record.process.pid:
+                continue
+            argv = process.command_line(who.pid)
+            left.append({"pid": who.pid, "argv": argv, "execution_id": env.get("KRT_EXECUTION")})
+            with contextlib.suppress(PermissionError):
+                process.signal_process(who, signum)
+        return left
+
+    def close(self) -> None:
+        """Let go of the kernel, which lives on."""
+        self._cancel_timers()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._pidfd is not None:
+            self._reactor.forget(self._pidfd)
+            os.close(self._pidfd)
+            self._pidfd = None
+        if self.link is not None:
+            self.link.close()
+            self.link = None

@@ -1,0 +1,221 @@
+"""Start a kernel process, and know it again.
+
+The kernel leads its own session and process group, so no terminal and no client's death reaches it.
+JPY_PARENT_PID is not set: ipykernel's parent poller would end it with its supervisor. What is
+needed to adopt it is written to kernel.json before anybody talks to it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from kernel_runtime import process
+from kernel_runtime.errors import IntegrityFault, KernelStartFailed
+from kernel_runtime.supervisor.door import write_private
+from kernel_runtime.supervisor.kernelspec import KernelSpec, is_ipykernel
+from kernel_runtime.wire import Connection, ipc_connection
+
+_PR_SET_CHILD_SUBREAPER = 36
+
+MARK = "KRT_SESSION_ID"
+"""in the environment of every process of a session, so that they are found after reparenting"""
+
+
+class KernelRecord(Struct, frozen=True, kw_only=True):
+    """kernel.json: the living kernel, for whoever supervises next."""
+
+    incarnation: int
+    process: process.ProcessId
+    connection: Connection
+    outbox: str | None
+    """directory of our kernel's outbox; None for a kernel that has none"""
+    log: str
+    interrupt_mode: str
+    language: str
+    ready: bool = False
+    info: dict[str, Any] | None = None
+    """content of its kernel_info_reply, once it answered"""
+
+
+def become_subreaper() -> None:
+    """Be the parent of every orphan among our descendants (prctl(2), Linux 3.4)."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"prctl(PR_SET_CHILD_SUBREAPER): {os.strerror(number)}")
+
+
+def load_record(path: Path) -> KernelRecord | None:
+    """The record, if there is one.
+
+    Raises:
+        IntegrityFault: the file is not one of ours; a living kernel may be behind it.
+    """
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=KernelRecord)
+    except FileNotFoundError:
+        return None
+    except msgspec.MsgspecError as error:
+        raise IntegrityFault(
+            f"{path} cannot be read: {error}",
+            hint="look for the kernel with `krt doctor`; end it and remove the file to go on",
+            path=str(path),
+        ) from error
+
+
+def save_record(path: Path, record: KernelRecord) -> None:
+    write_private(path, msgspec.json.encode(record))
+
+
+def start(
+    spec: KernelSpec,
+    *,
+    session_id: str,
+    incarnation: int,
+    directory: Path,
+    sockets: Path,
+    cwd: str,
+    key: str,
+    kernel_name: str,
+    outbox_bound: int,
+) -> tuple[subprocess.Popen[bytes], KernelRecord]:
+    """Start the kernel of an incarnation; it is not ready yet.
+
+    Raises:
+        KernelStartFailed: the program cannot be executed at all.
+    """
+    connection = ipc_connection(sockets / f"kernel-{incarnation}", key, kernel_name)
+    connection_file = sockets / f"kernel-{incarnation}.json"
+    write_private(connection_file, connection.dump())
+    own = is_ipykernel(spec) and _importable(spec.argv[0])
+    outbox = directory / f"outbox-{incarnation}" if own else None
+    values = {
+        "connection_file": str(connection_file),
+        "prefix": sys.prefix,
+        "resource_dir": spec.resource_dir,
+    }
+    argv = [_fill(part, values) for part in spec.argv]
+    if outbox is not None:
+        at = argv.index("-m")
+        argv[at + 1] = "kernel_runtime.kernel"
+        argv += ["--outbox", str(outbox), "--outbox-bound", str(outbox_bound)]
+    argv[0] = _interpreter(argv[0])
+    env = {k: v for k, v in os.environ.items() if k not in _OURS}
+    env.update({k: _fill(v, values) for k, v in spec.env.items()})
+    env[MARK] = session_id
+    log = directory / f"kernel-{incarnation}.log"
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            argv,
+            env=env,
+            cwd=cwd,
+            stdin=subprocess.DEVNULL,
+            stdout=fd,
+            stderr=fd,
+            start_new_session=True,
+            close_fds=True,
+        )
+    except OSError as error:
+        raise KernelStartFailed(
+            f"{shlex.join(argv)} cannot be started: {error.strerror}",
+            hint="is the kernel's program installed, and its working directory there?",
+            argv=argv,
+            stderr=str(error),
+        ) from error
+    finally:
+        os.close(fd)
+    who = process.identify(child.pid) or process.ProcessId(child.pid, 0, process.boot_id())
+    record = KernelRecord(
+        incarnation=incarnation,
+        process=who,
+        connection=connection,
+        outbox=str(outbox) if outbox is not None else None,
+        log=str(log),
+        interrupt_mode=spec.interrupt_mode,
+        language=spec.language,
+    )
+    return child, record
+
+
+_OURS = frozenset({"JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "KRT_PRINCIPAL"})
+
+
+def _fill(text: str, values: dict[str, str]) -> str:
+    for name, value in values.items():
+        text = text.replace("{" + name + "}", value)
+    return text
+
+
+def _interpreter(program: str) -> str:
+    """As jupyter_client does: a bare `python` in a kernelspec means this environment's."""
+    version = sys.version_info
+    bare = {"python", f"python{version.major}", f"python{version.major}.{version.minor}"}
+    return sys.executable if program in bare else program
+
+
+def _importable(program: str) -> bool:
+    """Whether that interpreter can run our kernel: it is ours, or has the package installed."""
+    interpreter = _interpreter(program)
+    if os.path.realpath(interpreter) == os.path.realpath(sys.executable) and os.path.dirname(
+        interpreter
+    ) == os.path.dirname(sys.executable):
+        return True
+    asked = subprocess.run(
+        [interpreter, "-c", "import kernel_runtime.kernel.outbox"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    return asked.returncode == 0
+
+
+def tail(path: str, limit: int = 8192) -> str:
+    """The end of a log, as text."""
+    try:
+        with open(path, "rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(0, size - limit))
+            return file.read().decode("utf-8", "backslashreplace")
+    except FileNotFoundError:
+        return ""
+
+
+def out_of_memory(pid: int, before: int | None) -> dict[str, Any]:
+    """Evidence that the out-of-memory killer ended a kernel: the cgroup's `oom_kill` count rose.
+
+    Empty when nothing says so; SIGKILL alone is not evidence.
+    """
+    now = oom_kills()
+    if before is not None and now is not None and now > before:
+        return {
+            "oom": {"source": "cgroup memory.events oom_kill", "before": before, "after": now, "pid": pid}
+        }
+    return {}
+
+
+def oom_kills() -> int | None:
+    """`oom_kill` of this cgroup's memory.events (cgroup v2); None where there is none."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            line = next((part for part in file if part.startswith("0::")), None)
+        if line is None:
+            return None
+        events = Path("/sys/fs/cgroup") / line.strip()[3:].lstrip("/") / "memory.events"
+        for item in events.read_text().splitlines():
+            name, _, count = item.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    except OSError:
+        return None
+    return None

@@ -1,0 +1,113 @@
+"""Keeps the session's notebook written, on a thread of its own and never in the way.
+
+Writes are grouped: soon after an execution ended, and the longer a write takes the longer the next
+one waits, so that a notebook of 10,000 cells does not keep a core busy.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.journal import JournalReader
+from kernel_runtime.notebook.render import NotebookBuilder
+from kernel_runtime.notebook.write import NotebookFile, Written
+from kernel_runtime.supervisor.reactor import Reactor, Timer
+
+log = logging.getLogger("kernel_runtime.supervisor")
+
+PAUSE = 0.4
+"""seconds from the end of an execution to the write"""
+SHARE = 10
+"""a write that took t is followed by a pause of at least SHARE times t"""
+
+
+class NotebookKeeper:
+    """Writes the notebook when touched; tells whether people changed it since."""
+
+    def __init__(self, reactor: Reactor, reader: JournalReader, path: Path, mark: Path) -> None:
+        self._reactor = reactor
+        self._path = path
+        self._mark = mark
+        self._file = NotebookFile(path, NotebookBuilder(reader))
+        self._lock = threading.Lock()
+        self._timer: Timer | None = None
+        self._wanted = threading.Event()
+        self._closed = False
+        self._cost = 0.0
+        self._thread = threading.Thread(target=self._run, name="notebook", daemon=True)
+        self._thread.start()
+
+    def touch(self) -> None:
+        """The journal has something the notebook has not."""
+        if self._timer is None:
+            self._timer = self._reactor.after(max(PAUSE, SHARE * self._cost), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._wanted.set()
+
+    def write_now(self) -> None:
+        """Bring the file up to date before anything else happens."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._write()
+
+    def _run(self) -> None:
+        while True:
+            self._wanted.wait()
+            self._wanted.clear()
+            if self._closed:
+                return
+            self._write()
+
+    def _write(self) -> None:
+        began = time.monotonic()
+        try:
+            with self._lock:
+                written = self._file.write()
+                self._remember(written)
+        except KernelRuntimeError as error:
+            # the journal has everything; the next write tries again
+            log.warning("the notebook was not written: %s", error.message)
+            return
+        self._cost = time.monotonic() - began
+        for note in written.notes:
+            log.info("notebook: %s", note)
+
+    def _remember(self, written: Written) -> None:
+        """Write down what the file looked like when we left it, for supervisors to come."""
+        if written.changed:
+            self._mark.write_text(json.dumps(_look(written.path)))
+
+    def edited_sources(self) -> Mapping[str, str] | None:
+        """`cell_id → sha256` of the file's cells if others changed it since we wrote it, else None."""
+        try:
+            now = _look(self._path)
+            known = json.loads(self._mark.read_text())
+        except (OSError, ValueError):
+            return None
+        if now == known:
+            return None
+        with self._lock:
+            return self._file.sources()
+
+    def close(self) -> None:
+        """Write what is due and end."""
+        due = self._timer is not None or self._wanted.is_set()
+        self._closed = True
+        self._wanted.set()
+        self._thread.join()
+        if due:
+            self.write_now()
+
+
+def _look(path: Path) -> list[int]:
+    info = path.stat()
+    return [info.st_ino, info.st_mtime_ns, info.st_size]

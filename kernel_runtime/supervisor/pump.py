@@ -1,0 +1,331 @@
+"""What the kernel says: recorded, then shown, then understood.
+
+Our kernel is read from its outbox only, any other from its iopub socket. A batch is journaled before
+its frames are published. When the journal refuses, the outbox is read again from the last recorded
+position, and a foreign kernel's messages wait in memory.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.errors import EnvironmentFault
+from kernel_runtime.kernel.outbox_reader import Gap, StreamText, WireMessage
+from kernel_runtime.supervisor.door import FrontDoor
+from kernel_runtime.supervisor.link import KernelLink
+from kernel_runtime.supervisor.reactor import Reactor, Timer
+from kernel_runtime.supervisor.recorder import OUTPUT_TYPES, Recorder, sayable, stream_frames
+from kernel_runtime.supervisor.shell import RETRY, Shell
+from kernel_runtime.wire import DELIMITER, BadMessage, Header, decode_header, decode_json
+
+log = logging.getLogger("kernel_runtime.supervisor")
+
+_CHUNK = 1 << 20
+_ROUNDS = 8
+"""chunks taken before other sockets have their turn: a cell that prints for ever stays interruptible"""
+_STREAM_PAUSE = 0.025
+"""seconds between looks at text that keeps coming: it is merged meanwhile"""
+
+Frames = Sequence[bytes]
+
+
+class Pump:
+    """Moves messages from one kernel to the journal and the front door."""
+
+    def __init__(
+        self,
+        shell: Shell,
+        reactor: Reactor,
+        door: FrontDoor,
+        recorder: Recorder,
+        *,
+        probe_session: str,
+        on_reply: Callable[[Header, Frames], None],
+        on_input: Callable[[Header, Frames], None],
+    ) -> None:
+        self._shell = shell
+        self._reactor = reactor
+        self._door = door
+        self._recorder = recorder
+        self._probe_session = probe_session
+        self._on_reply = on_reply
+        self._on_input = on_input
+        self.link: KernelLink | None = None
+        self.incarnation = 0
+        self._publish: list[tuple[bytes, Frames]] = []
+        self._recorded = 0
+        self._timer: Timer | None = None
+        self._waiting: deque[tuple[str, Frames]] = deque()
+        self._told: set[str | None] = set()
+
+    def attach(self, link: KernelLink, incarnation: int, position: int) -> None:
+        """Read this kernel from now on."""
+        self.link = link
+        self.incarnation = incarnation
+        self._recorded = position
+        self._recorder.position = position or None
+
+    # -- our kernel
+
+    def rung(self) -> None:
+        """The doorbell: something is in the outbox."""
+        if self.link is None or self.link.outbox is None:
+            return
+        self.link.outbox.drain()
+        self.read()
+
+    def read(self, *, to_end: bool = False) -> bool:
+        """Take what is in the outbox; False when the journal refused it (it will be tried again)."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        link = self.link
+        if link is None or not link.open_outbox():
+            return True
+        rounds = 0
+        text_only = True
+        try:
+            while records := link.read_outbox(_CHUNK):
+                for record in records:
+                    text_only &= isinstance(record, StreamText)
+                    self._take(record)
+                self.flush(gaps=to_end)
+                rounds += 1
+                if rounds >= _ROUNDS and not to_end:
+                    self._again(0)
+                    return True
+        except EnvironmentFault as error:
+            self._refused(error)
+            return False
+        if to_end or self.link is not link:
+            return True
+        outbox = link.outbox
+        if outbox is None:
+            return True
+        if rounds and text_only:
+            # more text is likely: look again soon, and be woken at once by anything else
+            outbox.arm(2)
+            self._again(_STREAM_PAUSE)
+        else:
+            outbox.arm(1)
+            if self._recorder.has_gaps:
+                self._again(1.0)
+        return True
+
+    def _again(self, seconds: float) -> None:
+        self._timer = self._reactor.after(seconds, self._look)
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._recorder.has_gaps:
+            try:
+                self.flush()
+            except EnvironmentFault as error:
+                self._refused(error)
+                return
+        self.read()
+
+    def _refused(self, error: EnvironmentFault) -> None:
+        log.warning("output waits in the outbox: %s", error.message)
+        self._recorder.forget()
+        self._publish.clear()
+        if self.link is not None:
+            self.link.rewind(self._recorded)
+        self._recorder.position = self._recorded or None
+        if self._timer is None:
+            self._again(RETRY)
+
+    def _take(self, record: StreamText | WireMessage | Gap) -> None:
+        if isinstance(record, StreamText):
+            self._stream(record)
+        elif isinstance(record, Gap):
+            self._recorder.gap(self._running_id(), "outbox-bound", record.messages, record.bytes)
+        else:
+            at = record.frames.index(DELIMITER)
+            frames = record.frames[at + 1 :]
+            if record.channel == "iopub":
+                self._iopub(record.frames[0] if at else b"", frames)
+            else:
+                self.flush(gaps=True)
+                header = decode_header(frames[1])
+                parent = decode_header(frames[2])
+                if header.msg_type == "execute_reply":
+                    self.replied(parent, frames, record.position)
+                elif header.msg_type == "input_request":
+                    self.asked(parent, frames, record.position)
+        self._recorder.position = record.position
+
+    def _stream(self, record: StreamText) -> None:
+        content = self._recorder.stream(record.name, record.parent, record.text)
+        if content is None:
+            self._tell_gap(record.parent)
+            return
+        frames = stream_frames(self._door.signer, self._door.session, record.parent, content)
+        self._publish.append((b"stream." + record.name.encode(), frames))
+
+    # -- any kernel
+
+    def foreign(self, topic: bytes, frames: Frames) -> None:
+        """An iopub message of a kernel without outbox."""
+        self._waiting.append(("iopub:" + topic.decode("latin-1"), frames))
+        self._drain_waiting()
+
+    def _drain_waiting(self) -> None:
+        while self._waiting:
+            where, frames = self._waiting[0]
+            try:
+                self._iopub(where.partition(":")[2].encode("latin-1"), frames)
+                self.flush()
+            except EnvironmentFault as error:
+                log.warning("output waits in memory: %s", error.message)
+                self._recorder.forget()
+                self._publish.clear()
+                self._timer = self._timer or self._reactor.after(RETRY, self._retry_waiting)
+                return
+            self._waiting.popleft()
+
+    def _retry_waiting(self) -> None:
+        self._timer = None
+        self._drain_waiting()
+
+    def _iopub(self, topic: bytes, frames: Frames) -> None:
+        header = decode_header(frames[1])
+        kind = header.msg_type
+        if kind in OUTPUT_TYPES:
+            if not self._recorder.output(kind, frames):
+                self._tell_gap(frames[2])
+                return
+            self._publish.append((topic, frames))
+            if kind == "error":
+                parent = decode_header(frames[2])
+                content = _dict(frames[4])
+                self._shell.apply(m.ErrorSeen(msg_id=parent.msg_id, error=_error(content)))
+            return
+        parent = decode_header(frames[2])
+        if parent.session == self._probe_session or kind == "iopub_welcome":
+            return  # the supervisor's own questions are nobody's business
+        self._publish.append((topic, frames))
+        if kind == "status" and parent.msg_type == "execute_request":
+            if b'"idle"' in frames[4]:
+                self.flush(gaps=True)
+                self._shell.apply(m.WentIdle(msg_id=parent.msg_id))
+
+    def replied(self, parent: Header, frames: Frames, position: int | None) -> None:
+        """An execute_reply."""
+        content = _dict(frames[4])
+        metadata = _dict(frames[3])
+        ours = metadata.get("krt") if isinstance(metadata.get("krt"), dict) else None
+        payload = content.get("payload")
+        exiting = isinstance(payload, list) and any(
+            isinstance(item, dict) and item.get("source") == "ask_exit" for item in payload
+        )
+        status = str(content.get("status", "error"))
+        self._on_reply(parent, frames)
+        self._shell.apply(
+            m.Replied(
+                msg_id=parent.msg_id,
+                status=status,
+                execution_count=_int(content.get("execution_count")),
+                error=_error(content) if status == "error" else None,
+                exiting=exiting,
+                sigint_at=_int(ours.get("sigint_ns")) if ours else None,
+                finished_at=_int(ours.get("finished_ns")) if ours else None,
+                reply=msgspec.json.encode(_lean(content)),
+                position=position,
+            )
+        )
+        if position is not None:
+            self._advance(position)
+
+    def asked(self, parent: Header, frames: Frames, position: int | None) -> None:
+        """An input_request."""
+        content = _dict(frames[4])
+        self._shell.apply(
+            m.InputAsked(
+                msg_id=parent.msg_id,
+                prompt=str(content.get("prompt", "")),
+                password=bool(content.get("password")),
+                since=datetime.now(UTC).isoformat(),
+                position=position,
+            )
+        )
+        if position is not None:
+            self._advance(position)
+        self._on_input(parent, frames)
+
+    def flush(self, *, gaps: bool = False) -> None:
+        """Journal what was taken, then publish it.
+
+        Raises:
+            EnvironmentFault: the journal refused; nothing was published.
+        """
+        drafts = self._recorder.take(self.incarnation, gaps=gaps)
+        if drafts:
+            self._shell.journal.append(drafts, sync=False)
+            self._recorder.journaled(drafts)
+            position = self._recorder.position
+            if position is not None:
+                self._advance(position)
+            self._shell.committed()
+        publish, self._publish = self._publish, []
+        for topic, frames in publish:
+            self._door.publish(topic, frames)
+
+    def _advance(self, position: int) -> None:
+        self._recorded = position
+        if self.link is not None and self.link.outbox is not None:
+            self.link.outbox.collected(position)
+
+    def _tell_gap(self, parent: bytes) -> None:
+        """Once per execution, on stderr, so that a Jupyter client knows why it sees no more."""
+        owner = self._recorder.owner(parent)
+        if owner in self._told:
+            return
+        if len(self._told) > 1000:
+            self._told.clear()
+        self._told.add(owner)
+        text = "\n[kernel_runtime: an output bound is reached; what follows is counted, not kept]\n"
+        content = msgspec.json.encode({"name": "stderr", "text": text})
+        frames = stream_frames(self._door.signer, self._door.session, parent, content)
+        self._publish.append((b"stream.stderr", frames))
+
+    def _running_id(self) -> str | None:
+        running = self._shell.state.running
+        return running.execution.execution_id if running is not None else None
+
+
+def _dict(frame: bytes) -> dict[str, Any]:
+    try:
+        return decode_json(frame)
+    except BadMessage:
+        return {}
+
+
+def _int(value: object) -> int | None:
+    return value if isinstance(value, int) else None
+
+
+def _error(content: dict[str, Any]) -> dict[str, Any]:
+    traceback = content.get("traceback")
+    return {
+        "ename": _text(content.get("ename", "")),
+        "evalue": _text(content.get("evalue", "")),
+        "traceback": [_text(line) for line in traceback] if isinstance(traceback, list) else [],
+    }
+
+
+def _text(value: object) -> str:
+    return str(sayable(str(value)))
+
+
+def _lean(content: dict[str, Any]) -> dict[str, Any]:
+    """A reply without what the entry already holds elsewhere."""
+    kept = {k: v for k, v in content.items() if k in ("user_expressions", "payload") and v}
+    return sayable(kept)  # type: ignore[no-any-return]

@@ -1,0 +1,246 @@
+"""Kernel messages into journal entries, in the kernel's order, before anybody sees them.
+
+The recorder holds no message back and invents none: what passes a bound is counted into a gap.
+It knows nothing of sockets; it is given records and hands out drafts and frames to publish.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from kernel_runtime.model.entry import Draft
+from kernel_runtime.model.facts import GapRecorded, OutputRecorded
+from kernel_runtime.supervisor.bounds import Bounds, disk_is_short
+from kernel_runtime.wire import Header, Signer, decode_header, decode_json
+
+OUTPUT_TYPES = frozenset(
+    {
+        "stream",
+        "display_data",
+        "execute_result",
+        "error",
+        "clear_output",
+        "update_display_data",
+        "comm_open",
+        "comm_msg",
+        "comm_close",
+    }
+)
+KRT_MSG = "krt-exec-"
+"""msg_id prefix of requests the supervisor makes for our own clients; the execution_id follows"""
+
+_SYSTEM = "system"
+_GAP_BYTES = 32 << 20
+_GAP_SECONDS = 2.0
+_DISK_CHECK_BYTES = 1 << 20
+
+
+def execution_of_msg(session_id: str, msg_id: str) -> str:
+    """The execution that a request's msg_id names: the same for every supervisor, so no table is kept."""
+    if msg_id.startswith(KRT_MSG):
+        return msg_id[len(KRT_MSG) :]
+    return str(uuid.uuid5(uuid.UUID(session_id), msg_id))
+
+
+class Recorder:
+    """Collects what the kernel says until `take`; `published` frames may go out once that is journaled."""
+
+    def __init__(self, session_id: str, directory: Path, bounds: Bounds, session_bytes: int = 0) -> None:
+        self._session_id = session_id
+        self._directory = directory
+        self._bounds = bounds
+        self._session_bytes = session_bytes
+        self._used: OrderedDict[str | None, int] = OrderedDict()
+        self._groups: list[tuple[str | None, bool, list[Raw]]] = []
+        self._gaps: dict[tuple[str | None, str], list[int]] = {}
+        self._gap_since = 0.0
+        self._unchecked = _DISK_CHECK_BYTES
+        self._short = False
+        self._parent: tuple[bytes, str | None] = (b"", None)
+        self.position: int | None = None
+        self.running: str | None = None
+
+    # -- what comes in
+
+    def owner(self, parent: bytes) -> str | None:
+        """The execution a raw parent header belongs to; None when it is not an execute_request."""
+        if parent != self._parent[0]:
+            header: Header = decode_header(parent)
+            owner = None
+            if header.msg_type == "execute_request":
+                owner = execution_of_msg(self._session_id, header.msg_id)
+            self._parent = (parent, owner)
+        return self._parent[1]
+
+    def output(self, msg_type: str, frames: Sequence[bytes]) -> bool:
+        """Take one iopub output; `frames` as in `wire.Message.frames`. False: it fell into a gap."""
+        content = _valid_json(frames[4])
+        size = len(content) + sum(len(b) for b in frames[5:])
+        owner = self.owner(frames[2])
+        if not self._admit(owner, size, 1):
+            return False
+        parts = [b'{"content":', content]
+        if len(frames) > 5:
+            import base64
+
+            listed = [base64.b64encode(b).decode("ascii") for b in frames[5:]]
+            parts = [b'{"buffers":', msgspec.json.encode(listed), b',"content":', content]
+        if frames[3] not in (b"{}", b""):
+            parts += [b',"metadata":', _valid_json(frames[3])]
+        parts += [b',"type":"', msg_type.encode(), b'"}']
+        self._add(owner, Raw(b"".join(parts)))
+        return True
+
+    def stream(self, name: str, parent: bytes, text: bytes) -> bytes | None:
+        """Take stream text (UTF-8); the content of the message to publish, or None: it fell into a gap."""
+        owner = self.owner(parent)
+        if not self._admit(owner, len(text), 1):
+            return None
+        content = msgspec.json.encode({"name": name, "text": text.decode("utf-8", "backslashreplace")})
+        self._add(owner, Raw(b'{"content":' + content + b',"type":"stream"}'))
+        return content
+
+    def gap(self, owner: str | None, reason: str, messages: int, size: int) -> None:
+        """Count what is not here."""
+        if not self._gaps:
+            self._gap_since = time.monotonic()
+        counts = self._gaps.setdefault((owner, reason), [0, 0])
+        counts[0] += messages
+        counts[1] += size
+
+    def _admit(self, owner: str | None, size: int, messages: int) -> bool:
+        reason = None
+        used = self._used.get(owner, 0)
+        if size > self._bounds.message:
+            reason = "message-bound"
+        elif used + size > self._bounds.execution:
+            reason = "execution-bound"
+        elif self._session_bytes + size > self._bounds.session:
+            reason = "session-bound"
+        elif self._disk_short(size):
+            reason = "disk"
+        if reason is not None:
+            self.gap(owner, reason, messages, size)
+            return False
+        self._used[owner] = used + size
+        self._used.move_to_end(owner)
+        if len(self._used) > 1000:
+            self._used.popitem(last=False)
+        self._session_bytes += size
+        return True
+
+    def _disk_short(self, size: int) -> bool:
+        self._unchecked += size
+        if self._unchecked >= _DISK_CHECK_BYTES or self._short:
+            self._unchecked = 0
+            self._short = disk_is_short(self._directory, self._bounds.free_disk)
+        return self._short
+
+    def _add(self, owner: str | None, message: Raw) -> None:
+        late = owner is not None and owner != self.running
+        if self._groups and self._groups[-1][0] == owner and self._groups[-1][1] == late:
+            self._groups[-1][2].append(message)
+        else:
+            self._groups.append((owner, late, [message]))
+
+    # -- what goes out
+
+    def take(self, incarnation: int, *, gaps: bool = False) -> tuple[Draft, ...]:
+        """Drafts of everything taken so far. Gaps are included when asked for, grown, or old.
+
+        Call `journaled` once they are, or `forget` when they could not be.
+        """
+        drafts: list[Draft] = []
+        groups = self._groups
+        for index, (owner, late, messages) in enumerate(groups):
+            last = index == len(groups) - 1
+            fact = OutputRecorded(
+                execution_id=owner,
+                late=late,
+                messages=messages,
+                position=self.position if last else None,
+            )
+            drafts.append(Draft(fact, _SYSTEM, incarnation))
+        if self._gaps and (gaps or self._gaps_due()):
+            for (owner, reason), (messages_, size) in self._gaps.items():
+                gap = GapRecorded(
+                    execution_id=owner,
+                    reason=reason,
+                    messages=messages_,
+                    bytes=size,
+                    position=self.position,
+                )
+                drafts.append(Draft(gap, _SYSTEM, incarnation))
+        return tuple(drafts)
+
+    def journaled(self, drafts: Sequence[Draft]) -> None:
+        """`take`'s drafts are entries now."""
+        self._groups.clear()
+        if any(isinstance(d.fact, GapRecorded) for d in drafts):
+            self._gaps.clear()
+
+    def forget(self) -> None:
+        """The drafts could not be journaled and the same messages will come again."""
+        self._groups.clear()
+        self._gaps.clear()
+        self._unchecked = _DISK_CHECK_BYTES
+
+    @property
+    def has_gaps(self) -> bool:
+        return bool(self._gaps)
+
+    @property
+    def has_output(self) -> bool:
+        return bool(self._groups)
+
+    def _gaps_due(self) -> bool:
+        return (
+            sum(size for _, size in self._gaps.values()) >= _GAP_BYTES
+            or time.monotonic() - self._gap_since >= _GAP_SECONDS
+        )
+
+
+def stream_frames(signer: Signer, session: str, parent: bytes, content: bytes) -> list[bytes]:
+    """A signed `stream` message for the front door."""
+    return signer.build("stream", content, session=session, parent=parent)
+
+
+_validate: Callable[[bytes], Any] = msgspec.json.Decoder(Raw).decode
+
+
+def _valid_json(frame: bytes) -> bytes:
+    """The frame, if it is JSON in UTF-8; else the same value as JSON, with what JSON cannot say as text.
+
+    Kernels write NaN, Infinity and lone surrogates; none of them may reach the journal as they are.
+    """
+    try:
+        _validate(frame)
+        frame.decode("utf-8")
+        if b"\\ud" not in frame and b"\\uD" not in frame:
+            return frame
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        pass
+    value = sayable(decode_json(frame))
+    return msgspec.json.encode(value)
+
+
+def sayable(value: Any) -> Any:
+    """The value as JSON in UTF-8 can say it: no NaN, no Infinity, no lone surrogates."""
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return json.dumps(value)
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode("utf-8")
+    if isinstance(value, dict):
+        return {sayable(k): sayable(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [sayable(v) for v in value]
+    return value

@@ -1,0 +1,81 @@
+"""What a new supervisor knows before it looks at the world: the journal's word."""
+
+from __future__ import annotations
+
+from kernel_runtime.core.lifecycle import Pending, Running, State
+from kernel_runtime.journal import JournalReader
+from kernel_runtime.model.execution import Execution
+from kernel_runtime.model.facts import ExecutionFinished, ExecutionQueued, HeapLossAccepted
+
+_KERNEL_KINDS = {
+    "KernelStarting": "starting",
+    "KernelStarted": "up",
+    "KernelAdopted": "up",
+    "KernelDied": "dead",
+    "KernelStopped": "stopped",
+    "KernelStartFailed": "dead",
+}
+
+
+def recover(reader: JournalReader, session: str, now: int) -> State:
+    """The state as the journal tells it. The kernel may be gone since: `Adopted` or `KernelExited`
+    is the next event. Costs what is queued, not what ever ran.
+    """
+    latest = [
+        (entry.seq, kind, entry) for kind in _KERNEL_KINDS if (entry := reader.latest(kind)) is not None
+    ]
+    if not latest:
+        return State(session=session, seen=reader.seen())
+    _, kind, last = max(latest, key=lambda item: item[0])
+    started = reader.latest("KernelStarted")
+    own = bool(getattr(started.fact, "own", True)) if started is not None else True
+    running = [e for status in ("running", "blocked") for e in reader.executions(status=status)]
+    return State(
+        session=session,
+        incarnation=last.incarnation,
+        kernel=_KERNEL_KINDS[kind],
+        own=own,
+        queue=tuple(_pending(reader, e) for e in reader.executions(status="queued")),
+        running=Running(execution=_pending(reader, running[0]), dispatched_at=now, blocked=running[0].blocked)
+        if running
+        else None,
+        seen=reader.seen(),
+        deaths=_deaths(reader),
+    )
+
+
+def queued_fact(reader: JournalReader, execution_id: str) -> ExecutionQueued:
+    """The intent of an execution, from its entry."""
+    entry = reader.entries(execution_id=execution_id, kinds=["ExecutionQueued"], limit=1)[0]
+    assert isinstance(entry.fact, ExecutionQueued)
+    return entry.fact
+
+
+def _pending(reader: JournalReader, execution: Execution) -> Pending:
+    fact = queued_fact(reader, execution.execution_id)
+    return Pending(
+        execution_id=execution.execution_id,
+        cell_id=execution.cell_id,
+        msg_id=execution.msg_id,
+        principal=execution.principal,
+        client=fact.client_session or "",
+        stop_on_error=fact.stop_on_error,
+        silent=fact.silent,
+    )
+
+
+def _deaths(reader: JournalReader) -> int:
+    """Deaths in a row, looking back as far as a crash loop needs and no further."""
+    deaths = 0
+    kinds = ["KernelDied", "ExecutionFinished", "HeapLossAccepted"]
+    for entry in reversed(reader.entries(kinds=kinds, last=100)):
+        fact = entry.fact
+        if isinstance(fact, ExecutionFinished):
+            if fact.outcome == "ok":
+                break
+        elif isinstance(fact, HeapLossAccepted):
+            if fact.how == "restart":
+                break
+        elif not getattr(fact, "by_user_code", False):
+            deaths += 1
+    return deaths

@@ -1,0 +1,121 @@
+"""Truth reports from the journal's projections, at the price of what they show."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from kernel_runtime import process
+from kernel_runtime.core import reconcile
+from kernel_runtime.core.lifecycle import State
+from kernel_runtime.journal import JournalReader
+from kernel_runtime.model.truth import Report
+from kernel_runtime.supervisor import launch
+
+ATTACH_CELLS = 20
+"""cells an attach lists; its counts are complete"""
+
+
+class Reporter:
+    """Answers what is true, for attach (O(1)) and for status (all cells)."""
+
+    def __init__(
+        self,
+        name: str,
+        session_id: str,
+        reader: JournalReader,
+        edited_sources: Callable[[], Mapping[str, str] | None],
+    ) -> None:
+        self._name = name
+        self._session_id = session_id
+        self._reader = reader
+        self._edited_sources = edited_sources
+        """`cell_id → digest` of the notebook's cells, or None while the file is as we wrote it"""
+
+    def brief(self, state: State) -> Report:
+        """Complete counts and the worst cells; costs the same however long the journal is."""
+        sources = self._edited_sources()
+        if sources is not None:
+            report = self.full(state, limit=ATTACH_CELLS)
+            return replace(report, resources=[])
+        worst = self._reader.worst_cells(ATTACH_CELLS, self._heap(state))
+        return reconcile.summary(
+            session=self._name,
+            incarnation=state.incarnation,
+            state=state.name,
+            rows=self._reader.cell_counts(),
+            worst=worst,
+            why=self._why(state),
+            sources={cell.execution_id: self._reader.source(cell.execution_id) for cell in worst},
+        )
+
+    def full(self, state: State, limit: int | None = None) -> Report:
+        """Every cell, and the resources of the session."""
+        cells = self._reader.cells()
+        report = reconcile.reconcile(
+            session=self._name,
+            incarnation=state.incarnation,
+            state=state.name,
+            cells=cells,
+            notebook_sources=self._edited_sources(),
+            why=self._why(state),
+            limit=limit,
+        )
+        shown = {cell.execution_id for cell in report.cells[:50] if cell.execution_id is not None}
+        sources = {execution_id: self._reader.source(execution_id) for execution_id in shown}
+        told = [
+            replace(cell, evidence={"source": _first_line(sources[cell.execution_id]), **cell.evidence})
+            if cell.execution_id in sources
+            else cell
+            for cell in report.cells
+        ]
+        return replace(report, cells=told, resources=self._processes(state))
+
+    def _heap(self, state: State) -> int:
+        return state.incarnation if state.kernel in ("up", "starting") else state.incarnation + 1
+
+    def _why(self, state: State) -> dict[str, Any]:
+        if state.unresponsive is not None:
+            return dict(state.unresponsive)
+        if state.kernel in ("dead", "stopped"):
+            for kind in ("KernelDied", "KernelStopped", "KernelStartFailed"):
+                entry = self._reader.latest(kind)
+                if entry is not None and entry.incarnation == state.incarnation:
+                    fact: dict[str, Any] = msgspec.to_builtins(entry.fact)
+                    return {"entry": entry.seq, "kind": kind, **fact}
+        running = state.running
+        if running is None:
+            return {}
+        why: dict[str, Any] = {
+            "execution_id": running.execution.execution_id,
+            "principal": running.execution.principal,
+            "queued": len(state.queue),
+        }
+        if running.blocked is not None:
+            why["blocked"] = dict(running.blocked)
+        return why
+
+    def _processes(self, state: State) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        for who, env in process.marked_processes(launch.MARK, self._session_id):
+            started_by = env.get("KRT_EXECUTION")
+            if started_by is None:
+                continue  # the kernel itself
+            found.append(
+                {
+                    "kind": "process",
+                    "truth": "true",
+                    "pid": who.pid,
+                    "command": process.command_line(who.pid),
+                    "started_by": started_by,
+                }
+            )
+        return found
+
+
+def _first_line(source: str) -> str:
+    line = next((part for part in source.splitlines() if part.strip()), "")
+    return line[:120]

@@ -1,0 +1,257 @@
+"""What our own clients ask on the control channel: `krt_request` in, `krt_reply` out.
+
+Content of a request: `{"op", "principal", …}`; of a reply: `{"ok": true, "result"}` or
+`{"ok": false, "error"}` with the document of `errors.to_json`. Any number may be in flight.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from kernel_runtime import __version__
+from kernel_runtime.core import reconcile
+from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.errors import HeapLost, InvalidSource, KernelRuntimeError, UsageError
+from kernel_runtime.model.facts import ExecutionQueued
+from kernel_runtime.supervisor.reactor import Timer
+from kernel_runtime.supervisor.recorder import KRT_MSG
+from kernel_runtime.supervisor.shell import Token
+from kernel_runtime.wire import BadMessage, Message
+
+if TYPE_CHECKING:
+    from kernel_runtime.supervisor.session import Supervisor
+
+MAX_SOURCE = 16 << 20
+"""bytes of UTF-8 that one cell may have"""
+MAX_WAIT = 60.0
+
+
+class Rpc:
+    """One handler per op."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._s = supervisor
+        self._waiters: list[tuple[int, Token, Timer]] = []
+        supervisor.shell.on_commit.append(self._wake)
+        self._ops: dict[str, Callable[[str, dict[str, Any], Token, Message], None]] = {
+            "ping": self._ping,
+            "attach": self._attach,
+            "submit": self._submit,
+            "changes": self._changes,
+            "status": self._status,
+            "state": self._state,
+            "answer": self._answer,
+            "interrupt": self._interrupt,
+            "start": self._start,
+            "restart": self._restart,
+            "stop": self._stop,
+            "accept": self._accept,
+        }
+
+    def handle(self, request: Message) -> None:
+        """Answer a krt_request, now or later."""
+
+        def respond(result: Mapping[str, Any]) -> None:
+            self._s.door.reply("control", request, "krt_reply", {"ok": True, "result": result})
+
+        def refuse(error: KernelRuntimeError) -> None:
+            if isinstance(error, HeapLost):
+                report = self._s.reporter.brief(self._s.shell.state)
+                error.fields["report"] = reconcile.heap_loss(report)
+            self._s.door.reply("control", request, "krt_reply", {"ok": False, "error": _sayable_error(error)})
+
+        token = Token(respond, refuse)
+        try:
+            content = request.content_dict()
+            op = self._ops.get(str(content.get("op")))
+            if op is None:
+                raise UsageError(
+                    f"the supervisor knows no request {content.get('op')!r}",
+                    hint="client and supervisor may be of different versions: `krt doctor`",
+                )
+            op(str(content.get("principal") or "system"), content, token, request)
+        except BadMessage as error:
+            refuse(UsageError(f"not a request: {error}"))
+        except KernelRuntimeError as error:
+            refuse(error)
+
+    def _ping(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        token.respond({"pid": os.getpid(), "session_id": self._s.identity.session_id, "version": __version__})
+
+    def _attach(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        shell = self._s.shell
+        if args.get("accept"):
+            shell.apply(m.LossAccepted(token=None, principal=principal))
+        lost = shell.state.has_lost(principal)
+        self._s.keeper.look()
+        shell.apply(m.Attached(principal=principal))
+        state = shell.state
+        report = self._s.reporter.brief(state)
+        record = self._s.keeper.record
+        token.respond(
+            {
+                "session": self._s.identity.name,
+                "session_id": self._s.identity.session_id,
+                "incarnation": state.incarnation,
+                "state": state.name,
+                "why": report.why,
+                "head": shell.journal.head,
+                "supervisor_pid": os.getpid(),
+                "kernel_pid": record.process.pid if record is not None else None,
+                "report": msgspec.to_builtins(report),
+                "heap_lost": lost,
+            }
+        )
+
+    def _submit(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        source = args.get("source")
+        if not isinstance(source, str):
+            raise InvalidSource("a submit without source", hint="`source` is the cell's text")
+        check_source(source)
+        shell = self._s.shell
+        key = args.get("key")
+        recorded = shell.reader.by_key(str(key)) if key is not None else None
+        execution_id = str(uuid.uuid4())
+        queued = ExecutionQueued(
+            execution_id=execution_id,
+            source=source,
+            cell_id=str(args.get("cell_id") or execution_id[:8]),
+            msg_id=KRT_MSG + execution_id,
+            key=str(key) if key is not None else None,
+            client_session=request.header.session,
+            silent=bool(args.get("silent", False)),
+            store_history=bool(args.get("store_history", True)),
+            allow_stdin=bool(args.get("allow_stdin", True)),
+            stop_on_error=bool(args.get("stop_on_error", True)),
+        )
+        cursor = shell.journal.head
+
+        def respond(result: Mapping[str, Any]) -> None:
+            token.respond({"cursor": cursor, **result})
+
+        event = m.Submitted(
+            token=Token(respond, token.refuse),
+            queued=queued,
+            principal=principal,
+            client=request.header.session,
+            accept=bool(args.get("accept")),
+            expect_incarnation=args.get("expect_incarnation"),
+            recorded=recorded,
+            recorded_digest_differs=recorded is not None and recorded.source_digest != self._s.digest(source),
+        )
+        if recorded is None:
+            self._s.keep_request(execution_id, queued)
+        try:
+            shell.apply(event)
+        finally:
+            self._s.prune_request(execution_id)
+
+    def _changes(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        after = int(args.get("after", 0))
+        head = self._s.shell.journal.head
+        if head > after:
+            token.respond({"head": head})
+            return
+        wait = min(float(args.get("timeout", MAX_WAIT)), MAX_WAIT)
+        entry: list[Any] = [after, token]
+        timer = self._s.reactor.after(wait, lambda: self._expire(entry))
+        entry.append(timer)
+        self._waiters.append(entry)  # type: ignore[arg-type]
+
+    def _expire(self, entry: list[Any]) -> None:
+        self._waiters.remove(entry)  # type: ignore[arg-type]
+        entry[1].respond({"head": self._s.shell.journal.head})
+
+    def _wake(self) -> None:
+        head = self._s.shell.journal.head
+        waiters, self._waiters = self._waiters, []
+        for entry in waiters:
+            after, token, timer = entry
+            if head > after:
+                timer.cancel()
+                token.respond({"head": head})
+            else:
+                self._waiters.append(entry)
+
+    def _status(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        shell = self._s.shell
+        self._s.keeper.look()
+        limit = args.get("limit")
+        report = self._s.reporter.full(shell.state, int(limit) if limit is not None else None)
+        token.respond(msgspec.to_builtins(report))
+        # whoever has read the table has been told
+        shell.apply(
+            m.LossTold(
+                principal=principal,
+                lost=report.counts.get("lost", 0),
+                how=str(args.get("how", "status")),
+            )
+        )
+
+    def _state(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        self._s.keeper.look()
+        token.respond(self._s.row())
+
+    def _answer(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        text = args.get("text")
+        eof = bool(args.get("eof"))
+        if text is None and not eof:
+            raise UsageError("an answer without text", hint="`text`, or `eof`")
+        event = m.Answered(
+            token=token,
+            principal=principal,
+            text=None if eof else str(text),
+            eof=eof,
+            execution_id=args.get("execution_id"),
+        )
+        self._s.shell.apply(event)
+
+    def _interrupt(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        self._s.pump.read()
+        self._s.shell.apply(m.Interrupted(token=token, principal=principal))
+
+    def _start(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        reason = str(args.get("reason", "new"))
+        self._s.shell.apply(m.StartRequested(token=token, principal=principal, reason=reason))
+
+    def _restart(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        self._s.shell.apply(m.RestartRequested(token=token, principal=principal))
+
+    def _stop(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        self._s.stop(principal, token)
+
+    def _accept(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        self._s.shell.apply(m.LossAccepted(token=token, principal=principal))
+
+
+def check_source(source: str) -> None:
+    """Refuse what cannot be a cell.
+
+    Raises:
+        InvalidSource: over the size bound, or with lone surrogates (it cannot be UTF-8).
+    """
+    try:
+        size = len(source.encode("utf-8"))
+    except UnicodeEncodeError as error:
+        raise InvalidSource(
+            f"the source holds a lone surrogate at character {error.start}; nothing was run",
+            hint="source is UTF-8 text: write the character as an escape in a string",
+        ) from None
+    if size > MAX_SOURCE:
+        raise InvalidSource(
+            f"the source has {size:,} bytes, {MAX_SOURCE:,} are allowed; nothing was run",
+            hint="put data in a file and read it in the cell",
+            bytes=size,
+            bound=MAX_SOURCE,
+        )
+
+
+def _sayable_error(error: KernelRuntimeError) -> dict[str, Any]:
+    from kernel_runtime.supervisor.recorder import sayable
+
+    return sayable(msgspec.to_builtins(error.to_json()))  # type: ignore[no-any-return]

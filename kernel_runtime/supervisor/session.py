@@ -1,0 +1,551 @@
+"""The supervisor: everything of one session, put together.
+
+Start-up order matters: lock, journal, state, front door, kernel; only then is readiness told, so a
+client that was told finds a session that has heard all its kernel said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import logging
+import os
+import secrets
+import shutil
+import signal
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import zmq
+from msgspec import Struct
+
+from kernel_runtime import __version__, places, process
+from kernel_runtime.core import reconcile
+from kernel_runtime.core.lifecycle import Policy, State
+from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.errors import EnvironmentFault, JournalCorrupt, KernelRuntimeError, NoSuchSession
+from kernel_runtime.journal import Journal
+from kernel_runtime.model.entry import Draft
+from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, SupervisorStarted, SupervisorStopped
+from kernel_runtime.supervisor import bounds as bounds_module
+from kernel_runtime.supervisor import jupyter_door, launch
+from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
+from kernel_runtime.supervisor.jupyter_door import JupyterDoor
+from kernel_runtime.supervisor.keeper import Keeper
+from kernel_runtime.supervisor.notebook_keeper import NotebookKeeper
+from kernel_runtime.supervisor.pump import Pump
+from kernel_runtime.supervisor.reactor import Reactor, Timer
+from kernel_runtime.supervisor.recorder import KRT_MSG, Recorder
+from kernel_runtime.supervisor.recover import queued_fact, recover
+from kernel_runtime.supervisor.report import Reporter
+from kernel_runtime.supervisor.rpc import Rpc
+from kernel_runtime.supervisor.shell import Shell, Token
+from kernel_runtime.wire import Header, Message, read_connection
+
+log = logging.getLogger("kernel_runtime.supervisor")
+
+LINGER = 300.0
+"""seconds a supervisor without a kernel stays, unasked"""
+LEFT_TERM = 0.5
+LEFT_KILL = 2.0
+"""seconds that processes left behind have after SIGTERM, in a `stop`"""
+
+
+class Identity(Struct, frozen=True, kw_only=True):
+    """session.json, as far as a supervisor reads it."""
+
+    session_id: str
+    name: str
+    kernel: str
+    cwd: str
+    notebook: str
+    transport: str = "ipc"
+    principal: str = "system"
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """How this supervisor was started."""
+
+    bind: str | None = None
+    """connection file of a Jupyter kernel manager: the front door binds what it says"""
+    owner_pid: int | None = None
+    """the process that stands for the kernel in that manager's eyes"""
+    ephemeral: bool = False
+    """the session ends with its owner"""
+
+
+def read_identity(directory: Path) -> Identity:
+    """Who the session is.
+
+    Raises:
+        NoSuchSession: no session.json there.
+        JournalCorrupt: it is not one of ours.
+    """
+    path = directory / "session.json"
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Identity)
+    except FileNotFoundError:
+        raise NoSuchSession(f"no session in {directory}", hint="`krt ls` shows the sessions") from None
+    except msgspec.MsgspecError as error:
+        raise JournalCorrupt(f"{path} cannot be read: {error}", hint="restore it from a copy") from error
+
+
+class Supervisor:
+    """Owns one session until told to let go."""
+
+    def __init__(self, directory: Path, options: Options) -> None:
+        self.directory = directory
+        self.options = options
+        self.identity = read_identity(directory)
+        self.reactor = Reactor()
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        self._requests: dict[str, tuple[ExecutionQueued, Message | None]] = {}
+        self._reply: tuple[str, Sequence[bytes]] | None = None
+        self._stop_token: Token | None = None
+        self._stop_left: list[dict[str, Any]] = []
+        self._shutdown_tokens: list[Token] = []
+        self._linger: Timer | None = None
+        self._remove_after = False
+        self._exit_reason = "told to"
+        self._executions: int | None = None
+
+        bounds = bounds_module.load(directory, places.home())
+        journal = self._open_journal()
+        policy = Policy(jupyter_loss="tell") if options.bind else Policy()
+        reader = journal.reader()
+        self.shell = Shell(
+            self.reactor, journal, recover(reader, self.identity.name, time.monotonic_ns()), policy
+        )
+        sockets = places.private_dir(places.socket_dir(self.identity.session_id))
+        self.sockets = sockets
+        self.door = self._open_door(sockets)
+        self.recorder = Recorder(
+            self.identity.session_id, directory, bounds, (directory / "journal.db").stat().st_size
+        )
+        probe_session = "krt-probe-" + secrets.token_hex(8)
+        self.pump = Pump(
+            self.shell,
+            self.reactor,
+            self.door,
+            self.recorder,
+            probe_session=probe_session,
+            on_reply=self._keep_reply,
+            on_input=self._forward_input,
+        )
+        self.keeper = Keeper(
+            self.shell,
+            self.reactor,
+            self.pump,
+            self._context,
+            session_id=self.identity.session_id,
+            directory=directory,
+            sockets=sockets,
+            cwd=self.identity.cwd,
+            kernel_name=self.identity.kernel,
+            key=self.door.connection.key,
+            outbox_bound=bounds.outbox,
+            probe_session=probe_session,
+            on_message=self._from_kernel,
+        )
+        notebook = Path(self.identity.notebook)
+        self.notebooks = NotebookKeeper(self.reactor, journal.reader(), notebook, directory / "notebook.mark")
+        self.reporter = Reporter(
+            self.identity.name, self.identity.session_id, self.shell.reader, self.notebooks.edited_sources
+        )
+        self.rpc = Rpc(self)
+        self.jupyter = JupyterDoor(self)
+        self.shell.performers.update(
+            {
+                m.Dispatch: self._dispatch,
+                m.Ended: self._ended,
+                m.SendInput: self._send_input,
+                m.WithdrawInput: lambda _: None,
+            }
+        )
+        self.shell.on_change.append(self._changed)
+
+    # -- start
+
+    def _open_journal(self) -> Journal:
+        path = self.directory / "journal.db"
+        if path.exists():
+            return Journal.open(path)
+        journal = Journal.create(path)
+        created = SessionCreated(
+            session_id=self.identity.session_id,
+            name=self.identity.name,
+            kernel=self.identity.kernel,
+            cwd=self.identity.cwd,
+            notebook=self.identity.notebook,
+            version=__version__,
+        )
+        journal.append([Draft(created, self.identity.principal, 0)], sync=True)
+        return journal
+
+    def _open_door(self, sockets: Path) -> FrontDoor:
+        front = sockets / "front.json"
+        if self.options.bind:
+            connection = read_connection(Path(self.options.bind))
+        elif front.exists():
+            connection = read_connection(front)
+        else:
+            connection = new_connection(sockets, self.identity.transport, self.identity.kernel)
+        door = FrontDoor(self._context, self.reactor, connection)
+        write_private(front, door.connection.dump())
+        return door
+
+    def start(self) -> None:
+        """Take over what there is: adopt a living kernel, bury a dead one, begin to serve."""
+        launch.become_subreaper()
+        self._watch_signals()
+        me = process.identify(os.getpid())
+        assert me is not None
+        fact = SupervisorStarted(
+            pid=me.pid, start_time=me.start_time, boot_id=me.boot_id, version=__version__
+        )
+        state = self.shell.state
+        self.shell.journal.append([Draft(fact, "system", state.incarnation)], sync=False)
+        self._changed(state)
+        record = launch.load_record(self.keeper.path)
+        if record is not None:
+            position = self.shell.reader.position(record.incarnation) or 0
+            if process.is_alive(record.process):
+                self.keeper.adopt(record, position)
+            else:
+                self.keeper.bury(record, position)
+        elif state.kernel in ("up", "starting"):
+            self._lost_without_record(state)
+        self.door.serve(self._received)
+        if self.options.owner_pid is not None:
+            self._watch_owner(self.options.owner_pid)
+        self._changed(self.shell.state)
+        self.shell.committed()
+
+    def _lost_without_record(self, state: State) -> None:
+        """The last supervisor died between the intent to start a kernel and its record."""
+        mark = f"kernel-{state.incarnation}.json"
+        for who, _ in process.marked_processes(launch.MARK, self.identity.session_id):
+            if any(mark in part for part in process.command_line(who.pid)):
+                # nobody ever spoke to it
+                process.signal_process(who, signal.SIGKILL)
+        evidence = {"found": "no kernel: the supervisor died while starting it"}
+        self.shell.apply(m.KernelExited(pid=0, evidence=evidence))
+
+    def run(self) -> None:
+        """Serve until told to let go; then leave everything as another supervisor needs it."""
+        self.reactor.run()
+        self._close()
+
+    def _watch_signals(self) -> None:
+        read, write = os.pipe()
+        os.set_blocking(read, False)
+        os.set_blocking(write, False)
+        signal.set_wakeup_fd(write, warn_on_full_buffer=False)
+        for signum in (signal.SIGTERM, signal.SIGCHLD):
+            signal.signal(signum, lambda *_: None)
+        for signum in (signal.SIGINT, signal.SIGHUP):
+            signal.signal(signum, signal.SIG_IGN)
+
+        def woken() -> None:
+            numbers = os.read(read, 4096)
+            if signal.SIGTERM in numbers:
+                self._exit_reason = "SIGTERM"
+                self.reactor.stop()
+            if signal.SIGCHLD in numbers:
+                self._reap()
+
+        self.reactor.watch(read, woken)
+
+    def _reap(self) -> None:
+        """Bury orphans that became our children; the kernel itself is the keeper's."""
+        kernel = self.keeper.record.process.pid if self.keeper.record is not None else None
+        while True:
+            try:
+                found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+            except ChildProcessError:
+                return
+            if found is None or found.si_pid == kernel:
+                return
+            with contextlib.suppress(ChildProcessError):
+                os.waitpid(found.si_pid, os.WNOHANG)
+
+    def _watch_owner(self, pid: int) -> None:
+        try:
+            fd = os.pidfd_open(pid)
+        except ProcessLookupError:
+            self.reactor.after(0, self._owner_gone)
+            return
+
+        def gone() -> None:
+            self.reactor.forget(fd)
+            os.close(fd)
+            self._owner_gone()
+
+        self.reactor.watch(fd, gone)
+
+    def _owner_gone(self) -> None:
+        if self.options.ephemeral:
+            self._remove_after = not self._restart_expected
+            self.stop("system", None)
+
+    _restart_expected = False
+
+    # -- messages
+
+    def _received(self, channel: str, message: Message) -> None:
+        if channel == "control" and message.header.msg_type == "krt_request":
+            self.rpc.handle(message)
+        else:
+            self.jupyter.handle(channel, message)
+
+    def _from_kernel(self, channel: str, message: Message) -> None:
+        kind = message.header.msg_type
+        if channel == "iopub":
+            self.pump.foreign(message.identities[0] if message.identities else b"", message.frames)
+        elif channel == "shell" and kind == "execute_reply":
+            try:
+                self.pump.replied(message.parent(), message.frames, None)
+            except EnvironmentFault as error:
+                log.warning("a reply waits for the journal: %s", error.message)
+                self.reactor.after(1.0, lambda: self._from_kernel(channel, message))
+        elif channel == "stdin" and kind == "input_request":
+            self.pump.asked(message.parent(), message.frames, None)
+        else:
+            self.jupyter.reply_from_kernel(message)
+
+    def _keep_reply(self, parent: Header, frames: Sequence[bytes]) -> None:
+        self._reply = (parent.msg_id, frames)
+
+    def _forward_input(self, parent: Header, frames: Sequence[bytes]) -> None:
+        running = self.shell.state.running
+        if running is None or running.execution.msg_id != parent.msg_id:
+            return
+        request = self._request(running.execution.execution_id)[1]
+        if request is not None:
+            self.door.send("stdin", request.identities, frames)
+
+    # -- requests that are under way
+
+    def keep_request(
+        self, execution_id: str, queued: ExecutionQueued, message: Message | None = None
+    ) -> None:
+        """Hold what `Dispatch` will need."""
+        self._requests[execution_id] = (queued, message)
+
+    def prune_request(self, execution_id: str) -> None:
+        """Let go of it if the execution was not accepted; count it if it was."""
+        state = self.shell.state
+        if self._executions is not None and execution_id in self._requests:
+            self._executions = None
+        running = state.running
+        if running is not None and running.execution.execution_id == execution_id:
+            return
+        if not any(p.execution_id == execution_id for p in state.queue):
+            self._requests.pop(execution_id, None)
+
+    def _request(self, execution_id: str) -> tuple[ExecutionQueued, Message | None]:
+        kept = self._requests.get(execution_id)
+        if kept is None:
+            queued = queued_fact(self.shell.reader, execution_id)
+            message = (
+                jupyter_door.restore(queued, self.door.signer.sign) if queued.request is not None else None
+            )
+            kept = self._requests[execution_id] = (queued, message)
+        return kept
+
+    def _dispatch(self, command: m.Dispatch) -> None:
+        link = self.keeper.link
+        assert link is not None
+        queued, message = self._request(command.execution.execution_id)
+        if message is not None:
+            frames: Sequence[bytes] = message.frames
+        else:
+            frames = self.door.signer.build(
+                "execute_request",
+                jupyter_door.execute_content(queued, {}),
+                session=self.door.session,
+                msg_id=KRT_MSG + queued.execution_id,
+                username=command.execution.principal,
+                metadata={"cellId": queued.cell_id},
+            )
+        link.send("shell", frames)
+
+    def _ended(self, command: m.Ended) -> None:
+        execution = command.execution
+        request = self._request(execution.execution_id)[1]
+        self._requests.pop(execution.execution_id, None)
+        reply, self._reply = self._reply, None
+        if request is not None:
+            if command.replied and reply is not None and reply[0] == execution.msg_id:
+                self.door.send("shell", request.identities, reply[1])
+            else:
+                self.jupyter.ended(request, command)
+        self.notebooks.touch()
+
+    def _send_input(self, command: m.SendInput) -> None:
+        link = self.keeper.link
+        if link is None:
+            return
+        # EOF as ipykernel reads it
+        value = "\x04" if command.eof else command.text or ""
+        frames = link.signer.build("input_reply", {"value": value}, session=self.door.session)
+        link.send("stdin", frames)
+
+    # -- state
+
+    def _changed(self, before: State) -> None:
+        state = self.shell.state
+        running = state.running
+        self.recorder.running = running.execution.execution_id if running is not None else None
+        self.keeper.watch()
+        if state.kernel in ("up", "starting"):
+            if self._linger is not None:
+                self._linger.cancel()
+                self._linger = None
+        else:
+            if self._shutdown_tokens and not state.restarting:
+                tokens, self._shutdown_tokens = self._shutdown_tokens, []
+                for token in tokens:
+                    token.respond({})
+            if self._stop_token is not None or self._stopping:
+                self._end_left()
+            elif self._linger is None:
+                self._linger = self.reactor.after(LINGER, self._leave)
+
+    def _leave(self) -> None:
+        self._exit_reason = "no kernel to keep"
+        self.reactor.stop()
+
+    def row(self) -> dict[str, Any]:
+        """One row of `krt ls`."""
+        state = self.shell.state
+        record = self.keeper.record
+        if self._executions is None:
+            self._executions = self.shell.reader.count_executions()
+        return {
+            "name": self.identity.name,
+            "session_id": self.identity.session_id,
+            "state": state.name,
+            "incarnation": state.incarnation,
+            "kernel": self.identity.kernel,
+            "kernel_pid": record.process.pid if record is not None else None,
+            "supervisor_pid": os.getpid(),
+            "executions": self._executions,
+            "queued": len(state.queue),
+            "notebook": self.identity.notebook,
+            "head": self.shell.journal.head,
+        }
+
+    def kernel_info(self) -> dict[str, Any]:
+        """Content of a kernel_info_reply: the kernel's own, or what its kernelspec tells."""
+        record = self.keeper.record
+        if record is not None and record.info is not None:
+            info = dict(record.info)
+            features = info.get("supported_features")
+            if isinstance(features, list):
+                # executions are one queue here, so a subshell would promise what is not given
+                info["supported_features"] = [f for f in features if f != "kernel subshells"]
+            return info
+        return {
+            "status": "ok",
+            "protocol_version": "5.4",
+            "implementation": self.identity.kernel,
+            "implementation_version": "",
+            "language_info": {"name": record.language if record is not None else "", "version": ""},
+            "banner": f"session {self.identity.name}: its kernel is {self.shell.state.name}",
+            "help_links": [],
+        }
+
+    def loss_table(self) -> str:
+        """What is lost, as lines for a stderr stream."""
+        report = self.reporter.brief(self.shell.state)
+        document = reconcile.heap_loss(report)
+        lines = [f"The heap of session {self.identity.name!r} is gone: {document['lost']} cells are lost."]
+        for cell in document["cells"][:10]:
+            source = str(cell.get("evidence", {}).get("source", ""))
+            lines.append(f"  lost  {cell['cell_id']}  {source}")
+        return "\n".join(lines) + "\n"
+
+    @staticmethod
+    def digest(source: str) -> str:
+        return hashlib.sha256(source.encode("utf-8", "surrogatepass")).hexdigest()
+
+    # -- end
+
+    def shutdown_requested(self, principal: str, restart: bool, token: Token) -> None:
+        """A Jupyter client asks the kernel to shut down."""
+        try:
+            if restart and not self.options.bind:
+                self.shell.apply(m.RestartRequested(token=token, principal=principal))
+                return
+            self._restart_expected = restart
+            if self.shell.state.kernel not in ("up", "starting"):
+                token.respond({})
+                return
+            self._shutdown_tokens.append(token)
+            self.shell.apply(m.StopRequested(token=None, principal=principal, reason="jupyter shutdown"))
+        except KernelRuntimeError as error:
+            token.refuse(error)
+
+    _stopping = False
+
+    def stop(self, principal: str, token: Token | None) -> None:
+        """End the kernel and every process of the session, then leave."""
+        self._stop_token = token
+        self._stopping = True
+        self._exit_reason = "stop"
+        if self.shell.state.kernel in ("up", "starting"):
+            self.shell.apply(m.StopRequested(token=None, principal=principal))
+        else:
+            self._end_left()
+
+    _ending_left = False
+
+    def _end_left(self) -> None:
+        if self._ending_left:
+            return
+        self._ending_left = True
+        self._stop_left = self.keeper.signal_left(signal.SIGTERM)
+        if not self._stop_left:
+            self._stopped([])
+            return
+        deadline = time.monotonic() + LEFT_KILL
+
+        def look() -> None:
+            left = [p for p in self._stop_left if process.identify(p["pid"]) is not None]
+            if not left or time.monotonic() > deadline + 1:
+                self._stopped(left)
+                return
+            if time.monotonic() > deadline:
+                self.keeper.signal_left(signal.SIGKILL)
+            self.reactor.after(0.05, look)
+
+        self.reactor.after(0.05, look)
+
+    def _stopped(self, left: list[dict[str, Any]]) -> None:
+        self.notebooks.write_now()
+        result: Mapping[str, Any] = {"stopped": True, "ended": self._stop_left, "left": left}
+        if self._stop_token is not None:
+            self._stop_token.respond(result)
+        self.reactor.stop()
+
+    def _close(self) -> None:
+        fact = SupervisorStopped(reason=self._exit_reason)
+        try:
+            self.shell.journal.append([Draft(fact, "system", self.shell.state.incarnation)], sync=True)
+        except EnvironmentFault as error:
+            log.warning("leaving without a word in the journal: %s", error.message)
+        kernel_lives = self.shell.state.kernel in ("up", "starting")
+        self.notebooks.close()
+        self.keeper.close()
+        self.door.close()
+        self._context.term()
+        self.shell.close()
+        if not kernel_lives:
+            if self._stopping:
+                shutil.rmtree(self.sockets, ignore_errors=True)
+            if self._remove_after:
+                shutil.rmtree(self.directory, ignore_errors=True)
