@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from kernel_runtime.client.follow import Follower
 from kernel_runtime.client.results import Interrupted, Record
 from kernel_runtime.client.session import AsyncSession, Creation, How, open_session
 from kernel_runtime.client.session import Execution as AsyncExecution
@@ -173,6 +174,11 @@ class Session:
         return self._session.attached
 
     @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop that `coroutines` run in."""
+        return self._loop.loop
+
+    @property
     def coroutines(self) -> AsyncSession:
         """The async client behind this one; its coroutines belong into `run`."""
         return self._session
@@ -216,9 +222,7 @@ class Session:
         only: bool = False,
     ) -> Iterator[list[Entry]]:
         """As `follow`, in the portions in which the entries were read."""
-        batches: AsyncIterator[list[Entry]] = self._session.follow_batches(
-            after, until=until, timeout=timeout, only=only
-        )
+        batches = self._session.follow_batches(after, until=until, timeout=timeout, only=only)
         while (batch := self.run(_next(batches))) is not None:
             yield batch
 
@@ -259,7 +263,7 @@ class Session:
         return str(self.run(self._session.connection_file()))
 
 
-async def _next(batches: AsyncIterator[list[Entry]]) -> list[Entry] | None:
+async def _next(batches: Follower) -> list[Entry] | None:
     return await anext(batches, None)
 
 

@@ -6,15 +6,11 @@ names it.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
 from kernel_runtime.core.execution_view import iso_time
-
-if TYPE_CHECKING:
-    from kernel_runtime.journal import JournalReader
-    from kernel_runtime.model.execution import Execution
+from kernel_runtime.journal import JournalReader
+from kernel_runtime.model.execution import Execution
 
 _LETTERS_PER_TOKEN = 4
 _LAST = 8

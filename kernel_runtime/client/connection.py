@@ -53,7 +53,8 @@ class ControlLine:
         self.principal = principal
         self.supervisor_pid: int | None = None
         """as the last reply that told it said"""
-        self.on_reconnect: Callable[[], None] | None = None
+        self.on_connect: Callable[[], None] | None = None
+        """called each time another supervisor was met"""
         self._client_session = uuid.uuid4().hex
         self._signer = wire.Signer(b"")
         self._socket: zmq.Socket[bytes] | None = None
@@ -62,7 +63,6 @@ class ControlLine:
         self._identity = b""
         self._answered = False
         self._watch: asyncio.TimerHandle | None = None
-        self._connections = 0
 
     async def request(
         self,
@@ -129,9 +129,8 @@ class ControlLine:
             self._identity = spawn.identity(self.session)
             self._answered = False
             self._open(connection)
-            self._connections += 1
-            if self._connections > 1 and self.on_reconnect is not None:
-                self.on_reconnect()
+            if self.on_connect is not None:
+                self.on_connect()
             return True
 
     async def _front_door(self) -> wire.Connection:

@@ -11,15 +11,17 @@ import asyncio
 import contextlib
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import msgspec
 
 from kernel_runtime import places
 from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.connection import ControlLine
+from kernel_runtime.client.follow import BATCH, Follower
 from kernel_runtime.client.results import Accepted, Interrupted, Record
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
@@ -31,19 +33,13 @@ from kernel_runtime.errors import (
     SupervisorFault,
     UsageError,
 )
+from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.entry import Entry
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from kernel_runtime.journal import JournalReader
-    from kernel_runtime.model.execution import Execution as Row
+from kernel_runtime.model.execution import Execution as Row
 
 MAX_SOURCE = 16 * 1024 * 1024
 """bytes of UTF-8 that one cell may have"""
 
-_BATCH = 64
-"""entries read at a time: an entry of streamed text is 1 MiB at most, so this bounds memory"""
 _DOORBELL = 30.0
 _LAUNCH = 180.0
 """seconds for what may start a kernel"""
@@ -97,7 +93,7 @@ class Execution(Record):
 
     async def refresh(self) -> Execution:
         """Read its present state and outputs from the journal."""
-        self._document = self._session.document(self.execution_id)
+        self._document = await self._session.document(self.execution_id)
         return self
 
     def follow(self, timeout: float | None = None) -> AsyncIterator[Entry]:
@@ -121,6 +117,7 @@ class AsyncSession:
         self.state = ""
         self.attached: dict[str, Any] = {}
         self._line = ControlLine(session, principal)
+        self._line.on_connect = self._forget_journal
         self._journal: JournalReader | None = None
 
     # coming and going
@@ -142,6 +139,10 @@ class AsyncSession:
     async def detach(self) -> None:
         """Leave; the session does not change."""
         self._line.close()
+        self._forget_journal()
+
+    def _forget_journal(self) -> None:
+        """Have it opened again: a new supervisor may have migrated it."""
         if self._journal is not None:
             self._journal.close()
             self._journal = None
@@ -158,8 +159,6 @@ class AsyncSession:
     def journal(self) -> JournalReader:
         """The journal, read-only. Raises FileNotFoundError where no supervisor ever ran."""
         if self._journal is None:
-            from kernel_runtime.journal import JournalReader
-
             if not self.file.journal.exists():
                 raise FileNotFoundError(self.file.journal)
             self._journal = JournalReader.open(self.file.journal)
@@ -258,41 +257,22 @@ class AsyncSession:
             for entry in batch:
                 yield entry
 
-    async def follow_batches(
+    def follow_batches(
         self,
         after: int = 0,
         *,
         until: str | None = None,
         timeout: float | None = None,
         only: bool = False,
-    ) -> AsyncIterator[list[Entry]]:
-        """As `follow`, in the portions in which the entries were read."""
-        deadline = None if timeout is None else time.monotonic() + timeout
-        await self._need_journal()
-        if until is not None:
-            row = self.journal.execution(until)
-            if row is None:
-                raise _no_execution(self.name, until)
-            if row.finished_seq is not None and row.finished_seq <= after:
-                return
-        while True:
-            # the head before the entries: what comes between the two is read again, never passed over
-            head = self.journal.head()
-            batch = self.journal.entries(after, limit=_BATCH, execution_id=until if only else None)
-            if batch:
-                after = batch[-1].seq
-                end = _end_of(batch, until)
-                yield batch if end is None else batch[:end]
-                if end is not None:
-                    return
-                continue
-            if deadline is not None and time.monotonic() >= deadline:
-                return
-            if not await self._news(max(head, after), deadline):
-                return
+    ) -> Follower:
+        """As `follow`, in the portions in which the entries are read."""
+        return Follower(self, after, until=until, timeout=timeout, only=only)
 
-    async def _news(self, after: int, deadline: float | None) -> bool:
+    async def news(self, after: int, deadline: float | None) -> bool:
         """Wait for an entry after that one, or the deadline; False when the session was stopped."""
+        await self._need_journal()
+        if self.journal.head() > after:
+            return True
         while True:
             wait = _DOORBELL if deadline is None else min(_DOORBELL, max(0.0, deadline - time.monotonic()))
             revive = not self._was_stopped()
@@ -319,14 +299,12 @@ class AsyncSession:
         await self._need_journal()
         while True:
             head = self.journal.head()
-            row = self.journal.execution(execution_id)
-            if row is None:
-                raise _no_execution(self.name, execution_id)
+            row = await self.peek(execution_id)
             if row.status == "done" or (stop_when_blocked and row.status == "blocked"):
                 return
             if deadline is not None and time.monotonic() >= deadline:
                 raise still_running(self.name, row, timeout or 0.0)
-            if not await self._news(head, deadline):
+            if not await self.news(head, deadline):
                 raise still_running(self.name, row, timeout or 0.0)
 
     # what is so
@@ -404,6 +382,26 @@ class AsyncSession:
             await asyncio.to_thread(spawn.wait_until_gone, self.file, 15.0)
         return left
 
+    async def peek(self, execution_id: str) -> Row:
+        """The journal's row of an execution: all but its source and outputs.
+
+        Raises:
+            NoSuchExecution: none such.
+        """
+        await self._need_journal()
+        row = self.journal.execution(execution_id)
+        if row is None:
+            raise _no_execution(self.name, execution_id)
+        return row
+
+    async def running(self) -> Row | None:
+        """The execution that runs now, or is blocked; None when nothing does."""
+        await self._need_journal()
+        for status in ("running", "blocked"):
+            if rows := self.journal.executions(status=status, last=1):
+                return rows[-1]
+        return None
+
     async def row(self) -> dict[str, Any]:
         """This session's row of `krt ls`."""
         return await self._line.request("state", within=3.0)
@@ -438,11 +436,9 @@ class AsyncSession:
             raise _no_execution(self.name, execution_id or key or "any")
         return row
 
-    def document(self, execution_id: str) -> dict[str, Any]:
-        row = self.journal.execution(execution_id)
-        if row is None:
-            raise _no_execution(self.name, execution_id)
-        return self._document_of(row)
+    async def document(self, execution_id: str) -> dict[str, Any]:
+        """The execution document of INTERFACE.md."""
+        return self._document_of(await self.peek(execution_id))
 
     def _document_of(self, row: Row) -> dict[str, Any]:
         from kernel_runtime.core.execution_view import view
@@ -453,18 +449,9 @@ class AsyncSession:
 
 def _entries_of(journal: JournalReader, row: Row) -> Iterator[Entry]:
     after = row.queued_seq - 1
-    while batch := journal.entries(after, limit=_BATCH, execution_id=row.execution_id):
+    while batch := journal.entries(after, max_bytes=BATCH, execution_id=row.execution_id):
         yield from batch
         after = batch[-1].seq
-
-
-def _end_of(batch: Sequence[Entry], until: str | None) -> int | None:
-    if until is None:
-        return None
-    for index, entry in enumerate(batch):
-        if entry.kind == "ExecutionFinished" and entry.execution_id == until:
-            return index + 1
-    return None
 
 
 def still_running(name: str, row: Row, seconds: float) -> StillRunning:

@@ -224,6 +224,7 @@ class Projections:
 
     def __init__(self, base: Rows | None = None) -> None:
         self._base: Rows = base or _NoRows()
+        self._begun: dict[str, Execution | None] = {}
         self.executions: dict[str, Execution] = {}
         self.cells: dict[str, Cell] = {}
         self.seen: dict[str, Seen] = {}
@@ -246,7 +247,12 @@ class Projections:
             self.positions[entry.incarnation] = max(position, self.positions.get(entry.incarnation, position))
 
     def execution(self, execution_id: str) -> Execution | None:
-        return self.executions.get(execution_id) or self._base.execution(execution_id)
+        """The row as it is by now."""
+        if execution_id in self.executions:
+            return self.executions[execution_id]
+        if execution_id not in self._begun:
+            self._begun[execution_id] = self._base.execution(execution_id)
+        return self._begun[execution_id]
 
     def _move(self, entry: Entry, execution_id: str) -> None:
         before = self.execution(execution_id)

@@ -6,6 +6,7 @@ docs/journal-format.md.
 """
 
 from kernel_runtime.journal.reader import JournalReader
+from kernel_runtime.journal.verify import Problem, VerifyReport, verify
 from kernel_runtime.journal.writer import Clock, Journal, system_clock
 
-__all__ = ["Clock", "Journal", "JournalReader", "system_clock"]
+__all__ = ["Clock", "Journal", "JournalReader", "Problem", "VerifyReport", "system_clock", "verify"]

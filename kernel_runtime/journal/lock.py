@@ -65,16 +65,12 @@ class WriterLock:
         except OSError as error:
             os.close(self._fd)
             raise faults.from_os(error, journal) from error
-        self._line = self._read()
-        self.found = self._line
+        self.found = self._line = self._read()
         self._line = _Line(os.getpid(), process.boot_id(), self._line.written, self._line.synced)
 
     def expected(self) -> list[Mark]:
         """Entries that the journal must hold, if it is the one this lock file stood beside."""
-        marks = [self.found.synced]
-        if self.found.boot_id == process.boot_id():
-            marks.append(self.found.written)
-        return [mark for mark in marks if mark[0] > 0]
+        return _good(self.found)
 
     def record(self, written: Mark, synced: Mark) -> None:
         """Move the marks. Callable from any thread."""
@@ -100,8 +96,27 @@ class WriterLock:
             os.pwrite(self._fd, msgspec.json.encode(self._line).ljust(_SIZE - 1) + b"\n", 0)
 
     def _read(self) -> _Line:
-        try:
-            return msgspec.json.decode(os.pread(self._fd, _SIZE, 0) or b"{}", type=_Line)
-        except msgspec.DecodeError:
-            # no marks: they guard against an old copy, and are not needed to read a journal
-            return _Line()
+        return _parse(os.pread(self._fd, _SIZE, 0))
+
+
+def marks_of(journal: Path) -> list[Mark]:
+    """Entries that the journal must hold, as its lock file has them; takes no lock."""
+    try:
+        return _good(_parse(journal.with_suffix(".lock").read_bytes()))
+    except OSError:  # none there, or none for this user to read: no marks, so nothing to hold against it
+        return []
+
+
+def _good(line: _Line) -> list[Mark]:
+    marks = [line.synced]
+    if line.boot_id == process.boot_id():
+        marks.append(line.written)
+    return [mark for mark in marks if mark[0] > 0]
+
+
+def _parse(line: bytes) -> _Line:
+    try:
+        return msgspec.json.decode(line or b"{}", type=_Line)
+    except msgspec.DecodeError:
+        # no marks: they guard against an old copy, and are not needed to read a journal
+        return _Line()

@@ -78,6 +78,11 @@ class JournalReader:
             raise
         return JournalReader(path, connection)
 
+    @property
+    def connection(self) -> apsw.Connection:
+        """The read-only connection, for `verify`."""
+        return self._connection
+
     def close(self) -> None:
         self._connection.close()
 

@@ -21,7 +21,12 @@ EXECUTION_COLUMNS = (
     "queued_seq, execution_id, cell_id, principal, msg_id, source_digest, queued_at, key, incarnation, "
     "status, outcome, execution_count, started_at, finished_at, finished_seq, error, evidence, blocked"
 )
-CELL_COLUMNS = "position, cell_id, execution_id, source_digest, incarnation, status, outcome, executions"
+CELL_COLUMNS = "cell_id, position, execution_id, source_digest, incarnation, status, outcome, executions"
+
+QUEUED_SEQ = (
+    "SELECT seq FROM entries WHERE execution_id = ? AND kind = 'ExecutionQueued' ORDER BY seq LIMIT 1"
+)
+"""where an execution began, which is the key of its row"""
 
 _INSERT_EXECUTION = f"INSERT INTO executions ({EXECUTION_COLUMNS}) VALUES ({', '.join('?' * 18)})"
 _UPDATE_EXECUTION = (
@@ -31,7 +36,7 @@ _UPDATE_EXECUTION = (
 _INSERT_CELL = f"INSERT INTO cells ({CELL_COLUMNS}) VALUES ({', '.join('?' * 8)})"
 _UPDATE_CELL = (
     "UPDATE cells SET execution_id = ?, source_digest = ?, incarnation = ?, status = ?, outcome = ?, "
-    "executions = ? WHERE position = ?"
+    "executions = ? WHERE cell_id = ?"
 )
 _COUNT = (
     "INSERT INTO cell_counts VALUES (?, ?, ?, ?) "
@@ -119,8 +124,8 @@ def execution_of_row(row: Sequence[Any]) -> Execution:
 def cell_row(cell: Cell) -> tuple[Any, ...]:
     """Values in the order of CELL_COLUMNS."""
     return (
-        cell.position,
         cell.cell_id,
+        cell.position,
         cell.execution_id,
         cell.source_digest,
         cell.incarnation,
@@ -132,8 +137,8 @@ def cell_row(cell: Cell) -> tuple[Any, ...]:
 
 def cell_of_row(row: Sequence[Any]) -> Cell:
     return Cell(
-        position=row[0],
-        cell_id=row[1],
+        cell_id=row[0],
+        position=row[1],
         execution_id=row[2],
         source_digest=row[3],
         incarnation=row[4],
@@ -145,7 +150,7 @@ def cell_of_row(row: Sequence[Any]) -> Cell:
 
 def fetch_execution(connection: apsw.Connection, execution_id: str) -> Execution | None:
     row = connection.execute(
-        f"SELECT {EXECUTION_COLUMNS} FROM executions WHERE execution_id = ?", (execution_id,)
+        f"SELECT {EXECUTION_COLUMNS} FROM executions WHERE queued_seq = ({QUEUED_SEQ})", (execution_id,)
     ).fetchone()
     return None if row is None else execution_of_row(row)
 

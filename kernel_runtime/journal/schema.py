@@ -24,6 +24,9 @@ APPLICATION_ID = 0x6B72746A
 
 Step = Callable[[apsw.Connection], None]
 
+# What an execution writes is counted in pages, each a write to the log. So the kinds that come with
+# every execution are not in the index of kinds (the last of them is near the end, and a reader that
+# wants them walks forward), and an execution is found by its ExecutionQueued instead of by an index.
 _ENTRIES = f"""
 CREATE TABLE entries (
     seq          INTEGER PRIMARY KEY,
@@ -38,7 +41,8 @@ CREATE TABLE entries (
     prev_hash    TEXT NOT NULL,
     hash         TEXT NOT NULL
 ) STRICT;
-CREATE INDEX entries_by_kind ON entries (kind, seq);
+CREATE INDEX entries_by_kind ON entries (kind, seq)
+    WHERE kind NOT IN ('ExecutionQueued', 'ExecutionStarted', 'OutputRecorded', 'ExecutionFinished');
 CREATE INDEX entries_by_execution ON entries (execution_id, seq) WHERE execution_id IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -74,7 +78,7 @@ BEGIN SELECT raise(ABORT, 'journal is append-only: payloads are never deleted');
 _PROJECTIONS = """
 CREATE TABLE executions (
     queued_seq      INTEGER PRIMARY KEY,
-    execution_id    TEXT NOT NULL UNIQUE,
+    execution_id    TEXT NOT NULL,
     cell_id         TEXT NOT NULL,
     principal       TEXT NOT NULL,
     msg_id          TEXT NOT NULL,
@@ -97,15 +101,15 @@ CREATE INDEX executions_by_key ON executions (key, queued_seq) WHERE key IS NOT 
 CREATE INDEX executions_alive ON executions (status, queued_seq) WHERE status <> 'done';
 
 CREATE TABLE cells (
-    position      INTEGER PRIMARY KEY,
-    cell_id       TEXT NOT NULL UNIQUE,
+    cell_id       TEXT PRIMARY KEY,
+    position      INTEGER NOT NULL,
     execution_id  TEXT NOT NULL,
     source_digest TEXT NOT NULL,
     incarnation   INTEGER NOT NULL,
     status        TEXT NOT NULL,
     outcome       TEXT,
     executions    INTEGER NOT NULL
-) STRICT;
+) STRICT, WITHOUT ROWID;
 CREATE INDEX cells_by_state ON cells (incarnation, status, outcome, position);
 
 CREATE TABLE cell_counts (

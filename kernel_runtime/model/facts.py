@@ -202,8 +202,8 @@ class ExecutionFinished(Fact, frozen=True, kw_only=True, omit_defaults=True):
     error: dict[str, Any] | None = None
     """`{"ename", "evalue", "traceback"}`"""
     evidence: dict[str, Any] = {}
-    reply: msgspec.Raw | None = None
-    """content of the kernel's execute_reply, when there was one"""
+    reply: dict[str, Any] | None = None
+    """`user_expressions` and `payload` of the kernel's execute_reply, where it had any"""
     position: int | None = None
 
 

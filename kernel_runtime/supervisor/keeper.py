@@ -328,10 +328,13 @@ class Keeper:
         self.link.send("control", frames)
         who = self.record.process
         self._timers += [
-            self._reactor.after(TERM_AFTER, lambda: process.signal_process(who, signal.SIGTERM)),
+            self._reactor.after(TERM_AFTER, lambda: self._signal(who, signal.SIGTERM)),
             # a stopped process hears SIGTERM only when it goes on; SIGKILL reaches it all the same
-            self._reactor.after(KILL_AFTER, lambda: process.signal_process(who, signal.SIGKILL)),
+            self._reactor.after(KILL_AFTER, lambda: self._signal(who, signal.SIGKILL)),
         ]
+
+    def _signal(self, who: process.ProcessId, signum: int) -> None:
+        process.signal_process(who, signum)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:

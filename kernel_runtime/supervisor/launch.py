@@ -107,11 +107,12 @@ def start(
     if outbox is not None:
         at = argv.index("-m")
         argv[at + 1] = "kernel_runtime.kernel"
-        argv += ["--outbox", str(outbox), "--outbox-bound", str(outbox_bound)]
+        argv += ["--outbox", str(outbox)]
     argv[0] = _interpreter(argv[0])
     env = {k: v for k, v in os.environ.items() if k not in _OURS}
     env.update({k: _fill(v, values) for k, v in spec.env.items()})
     env[MARK] = session_id
+    env["KRT_OUTBOX_BOUND"] = str(outbox_bound)
     log = directory / f"kernel-{incarnation}.log"
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     try:

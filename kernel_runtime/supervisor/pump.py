@@ -237,7 +237,7 @@ class Pump:
                 exiting=exiting,
                 sigint_at=_int(ours.get("sigint_ns")) if ours else None,
                 finished_at=_int(ours.get("finished_ns")) if ours else None,
-                reply=msgspec.json.encode(_lean(content)),
+                reply=_lean(content),
                 position=position,
             )
         )

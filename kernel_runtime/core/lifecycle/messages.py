@@ -119,7 +119,7 @@ class Replied(Event, frozen=True, kw_only=True):
     sigint_at: int | None = None
     """our kernel saw SIGINT while this execution ran"""
     finished_at: int | None = None
-    reply: bytes | None = None
+    reply: Mapping[str, Any] | None = None
     position: int | None = None
 
 

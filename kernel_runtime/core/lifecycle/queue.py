@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace
 
 from kernel_runtime.core.lifecycle import messages as m
@@ -79,7 +78,7 @@ def finish(
         execution_count=reply.execution_count if reply is not None else None,
         error=dict(verdict.error) if verdict.error is not None else None,
         evidence=verdict.evidence,
-        reply=msgspec.Raw(reply.reply) if reply is not None and reply.reply is not None else None,
+        reply=dict(reply.reply) if reply is not None and reply.reply else None,
         position=position,
     )
     drafts.append(Draft(finished, SYSTEM, state.incarnation))
