@@ -43,9 +43,6 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kernel_runtime.supervisor", description=__doc__)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--ready-fd", type=int, default=None)
-    parser.add_argument("--bind", default=None)
-    parser.add_argument("--owner-pid", type=int, default=None)
-    parser.add_argument("--ephemeral", action="store_true")
     args = parser.parse_args(argv)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
 
@@ -56,10 +53,10 @@ def main(argv: list[str] | None = None) -> int:
 
     try:
         lock = _take_lock(args.directory)
-        from kernel_runtime.supervisor.session import Options, Supervisor
+        from kernel_runtime.supervisor import ephemeral
+        from kernel_runtime.supervisor.session import Supervisor
 
-        options = Options(bind=args.bind, owner_pid=args.owner_pid, ephemeral=args.ephemeral)
-        supervisor = Supervisor(args.directory, options)
+        supervisor = Supervisor(args.directory, ephemeral.load(args.directory))
         supervisor.start()
     except KernelRuntimeError as error:
         tell({"ok": False, "error": error.to_json()})
@@ -75,6 +72,8 @@ def main(argv: list[str] | None = None) -> int:
     tell({"ok": True, "pid": os.getpid()})
     supervisor.run()
     os.close(lock)
+    if supervisor.orphaned:
+        ephemeral.remove_unless_claimed(args.directory, supervisor.sockets)
     return 0
 
 

@@ -33,6 +33,7 @@ from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, Supervis
 from kernel_runtime.supervisor import bounds as bounds_module
 from kernel_runtime.supervisor import jupyter_door, launch
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
+from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
 from kernel_runtime.supervisor.jupyter_door import JupyterDoor
 from kernel_runtime.supervisor.keeper import Keeper
 from kernel_runtime.supervisor.notebook_keeper import NotebookKeeper
@@ -66,17 +67,6 @@ class Identity(Struct, frozen=True, kw_only=True):
     principal: str = "system"
 
 
-class Options(Struct, frozen=True, kw_only=True):
-    """How this supervisor was started."""
-
-    bind: str | None = None
-    """connection file of a Jupyter kernel manager: the front door binds what it says"""
-    owner_pid: int | None = None
-    """the process that stands for the kernel in that manager's eyes"""
-    ephemeral: bool = False
-    """the session ends with its owner"""
-
-
 def read_identity(directory: Path) -> Identity:
     """Who the session is.
 
@@ -96,9 +86,12 @@ def read_identity(directory: Path) -> Identity:
 class Supervisor:
     """Owns one session until told to let go."""
 
-    def __init__(self, directory: Path, options: Options) -> None:
+    def __init__(self, directory: Path, ephemeral: Ephemeral | None = None) -> None:
         self.directory = directory
-        self.options = options
+        self.ephemeral = ephemeral
+        """set when the session stands in for one Jupyter kernel"""
+        self.orphaned = False
+        """the owner of an ephemeral session is gone without a word"""
         self.identity = read_identity(directory)
         self.reactor = Reactor()
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
@@ -108,13 +101,13 @@ class Supervisor:
         self._stop_left: list[dict[str, Any]] = []
         self._shutdown_tokens: list[Token] = []
         self._linger: Timer | None = None
-        self._remove_after = False
         self._exit_reason = "told to"
         self._executions: int | None = None
 
         bounds = bounds_module.load(directory, places.home())
         journal = self._open_journal()
-        policy = Policy(jupyter_loss="tell") if options.bind else Policy()
+        # its manager restarted the kernel and knows; a refused cell would be a failure of the tool's
+        policy = Policy(jupyter_loss="tell") if ephemeral is not None else Policy()
         reader = journal.reader()
         self.shell = Shell(
             self.reactor, journal, recover(reader, self.identity.name, time.monotonic_ns()), policy
@@ -187,8 +180,8 @@ class Supervisor:
 
     def _open_door(self, sockets: Path) -> FrontDoor:
         front = sockets / "front.json"
-        if self.options.bind:
-            connection = read_connection(Path(self.options.bind))
+        if self.ephemeral is not None:
+            connection = self.ephemeral.connection()
         elif front.exists():
             connection = read_connection(front)
         else:
@@ -219,8 +212,8 @@ class Supervisor:
         elif state.kernel in ("up", "starting"):
             self._lost_without_record(state)
         self.door.serve(self._received)
-        if self.options.owner_pid is not None:
-            self._watch_owner(self.options.owner_pid)
+        if self.ephemeral is not None:
+            watch_owner(self.reactor, self.ephemeral.owner, self._owner_gone)
         self._changed(self.shell.state)
         self.shell.committed()
 
@@ -272,26 +265,9 @@ class Supervisor:
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(found.si_pid, os.WNOHANG)
 
-    def _watch_owner(self, pid: int) -> None:
-        try:
-            fd = os.pidfd_open(pid)
-        except ProcessLookupError:
-            self.reactor.after(0, self._owner_gone)
-            return
-
-        def gone() -> None:
-            self.reactor.forget(fd)
-            os.close(fd)
-            self._owner_gone()
-
-        self.reactor.watch(fd, gone)
-
     def _owner_gone(self) -> None:
-        if self.options.ephemeral:
-            self._remove_after = not self._restart_expected
-            self.stop("system", None)
-
-    _restart_expected = False
+        self.orphaned = True
+        self.stop("system", None)
 
     # -- messages
 
@@ -478,15 +454,16 @@ class Supervisor:
     def shutdown_requested(self, principal: str, restart: bool, token: Token) -> None:
         """A Jupyter client asks the kernel to shut down."""
         try:
-            if restart and not self.options.bind:
+            if restart and self.ephemeral is None:
                 self.shell.apply(m.RestartRequested(token=token, principal=principal))
                 return
-            self._restart_expected = restart
             if self.shell.state.kernel not in ("up", "starting"):
                 token.respond({})
                 return
             self._shutdown_tokens.append(token)
-            self.shell.apply(m.StopRequested(token=None, principal=principal, reason="jupyter shutdown"))
+            # the manager of an ephemeral session starts the next incarnation itself, with a new owner
+            reason = "jupyter restart" if restart else "jupyter shutdown"
+            self.shell.apply(m.StopRequested(token=None, principal=principal, reason=reason))
         except KernelRuntimeError as error:
             token.refuse(error)
 
@@ -547,5 +524,3 @@ class Supervisor:
         if not kernel_lives:
             if self._stopping:
                 shutil.rmtree(self.sockets, ignore_errors=True)
-            if self._remove_after:
-                shutil.rmtree(self.directory, ignore_errors=True)
