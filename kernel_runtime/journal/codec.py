@@ -31,7 +31,7 @@ def digest_of(payload: bytes) -> str:
     return hashlib.sha256(payload).hexdigest()
 
 
-def entry_hash(  # noqa: PLR0913, PLR0917 - what is hashed, in its order
+def entry_hash(  # noqa: PLR0917 - what is hashed, in its order
     seq: int,
     at: int,
     mono: int,

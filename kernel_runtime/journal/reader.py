@@ -120,7 +120,9 @@ class JournalReader:
             JournalNewer: an entry of a kind that this version does not know.
             JournalCorrupt, JournalBusy, StorageFault.
         """
-        return self._guarded(lambda: self._entries(after, limit, execution_id, kinds, last, max_bytes))
+        return self._guarded(
+            lambda: self._entries(after, limit, execution_id, kinds, last=last, max_bytes=max_bytes)
+        )
 
     def _entries(
         self,
@@ -128,6 +130,7 @@ class JournalReader:
         limit: int,
         execution_id: str | None,
         kinds: Iterable[str] | None,
+        *,
         last: int | None,
         max_bytes: int | None,
     ) -> list[Entry]:
@@ -272,7 +275,7 @@ class JournalReader:
         self,
         *,
         n: int | None = None,
-        raw: bool = True,  # noqa: ARG002 - Jupyter's history_request has it
+        raw: bool = True,
         pattern: str | None = None,
         unique: bool = False,
     ) -> list[tuple[int, int, str]]:

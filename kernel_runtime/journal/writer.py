@@ -43,6 +43,8 @@ _ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
 _CHECKPOINT = 4 << 20
 """bytes of log from which `sync` moves it into the main file"""
 
+_REBUILD_BATCH = 16 << 20
+
 
 def system_clock() -> tuple[int, int]:
     return time.time_ns(), time.monotonic_ns()
@@ -334,6 +336,36 @@ class Journal:
     def _log_suspect(self) -> bool:
         """Whether a write or fsync of the log failed since the log was last copied into the main file."""
         return self._suspicions > self._cleared
+
+    def rebuild(self) -> None:
+        """Compute every projection anew from the entries: for a journal that `verify` says differs.
+
+        Raises:
+            DiskFull, ReadOnlyStorage, StorageFault, JournalBusy, JournalCorrupt: nothing was changed.
+        """
+        connection = self._connection
+        entries = JournalReader(self.path, connection)
+        store = ProjectionStore(connection)
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            store.clear()
+            after = 0
+            while batch := entries.entries(after, max_bytes=_REBUILD_BATCH):
+                change = Projections(store)
+                for entry in batch:
+                    change.apply(entry)
+                store.write(change, after + 1)
+                store.keep(change)
+                after = batch[-1].seq
+            connection.execute("COMMIT")
+        except apsw.Error as error:
+            fault = faults.from_sqlite(error, self.path, connection.system_errno)
+            self._roll_back(error)
+            raise fault from error
+        except BaseException:
+            self._roll_back(None)
+            raise
+        self._store = store
 
     def reader(self) -> JournalReader:
         """A reader of this journal, on a connection of its own."""
