@@ -13,9 +13,7 @@ import click
 
 from kernel_runtime.cli import frame, report
 from kernel_runtime.errors import UnknownKernelSpec, UsageError
-
-MARK = "kernel_runtime"
-"""in the metadata of a kernelspec that runs `krt kernel`: such a spec is never a session's own kernel"""
+from kernel_runtime.supervisor.kernelspec import MARK
 
 
 @click.group("kernelspec", context_settings={"help_option_names": ["-h", "--help"]})

@@ -40,6 +40,8 @@ class JupyterDoor:
     def __init__(self, supervisor: Supervisor) -> None:
         self._s = supervisor
         self._routes: OrderedDict[str, tuple[str, list[bytes]]] = OrderedDict()
+        self._early: list[tuple[str, Message]] = []
+        supervisor.shell.on_change.append(self.changed)
         self.on_shutdown: Callable[[str, bool, Token], None] = supervisor.shutdown_requested
         self._shell: dict[str, Callable[[Message], None]] = {
             "execute_request": self._execute,
@@ -149,12 +151,23 @@ class JupyterDoor:
     # -- what the supervisor knows itself
 
     def _kernel_info(self, channel: str, message: Message) -> None:
+        if self._s.kernel_is_coming():
+            # what the kernel itself will say is worth waiting for: clients ask once and remember
+            self._early.append((channel, message))
+            return
         info = self._s.kernel_info()
         door = self._s.door
         parent = message.frames[1]
         door.announce("status", {"execution_state": "busy"}, parent)
         door.reply(channel, message, "kernel_info_reply", info)
         door.announce("status", {"execution_state": "idle"}, parent)
+
+    def changed(self, _before: object) -> None:
+        """Answer who asked early, once there is an answer."""
+        if self._early and not self._s.kernel_is_coming():
+            early, self._early = self._early, []
+            for channel, message in early:
+                self._kernel_info(channel, message)
 
     def _history(self, message: Message) -> None:
         content = message.content_dict()

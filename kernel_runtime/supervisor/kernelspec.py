@@ -18,6 +18,10 @@ from msgspec import Struct, field
 from kernel_runtime.errors import UnknownKernelSpec
 
 
+MARK = "kernel_runtime"
+"""in the metadata of a kernelspec that runs `krt kernel`: a session of ours is never a session's own kernel"""
+
+
 class KernelSpec(Struct, frozen=True, kw_only=True):
     """kernel.json, with the directory it lies in."""
 
@@ -58,6 +62,8 @@ def find(name: str) -> KernelSpec:
                     hint="install the kernel again",
                     kernel=name,
                 ) from error
+            if MARK in spec.metadata:
+                continue
             return msgspec.structs.replace(spec, resource_dir=str(path.parent))
     asked = subprocess.run(
         [sys.executable, "-m", "jupyter_client.kernelspecapp", "list", "--json"],
@@ -67,8 +73,8 @@ def find(name: str) -> KernelSpec:
     )
     if asked.returncode == 0:
         specs = msgspec.json.decode(asked.stdout).get("kernelspecs", {})
-        if name in specs:
-            entry = specs[name]
+        entry = specs.get(name)
+        if entry is not None and MARK not in entry["spec"].get("metadata", {}):
             spec = msgspec.convert(entry["spec"], KernelSpec)
             return msgspec.structs.replace(spec, resource_dir=entry["resource_dir"])
     raise UnknownKernelSpec(

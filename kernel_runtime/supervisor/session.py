@@ -415,6 +415,12 @@ class Supervisor:
             "head": self.shell.journal.head,
         }
 
+    def kernel_is_coming(self) -> bool:
+        """Whether a kernel is about to answer for itself."""
+        kernel = self.shell.state.kernel
+        # the owner of an ephemeral session starts its kernel as soon as the door is open
+        return kernel == "starting" or (kernel == "none" and self.ephemeral is not None)
+
     def kernel_info(self) -> dict[str, Any]:
         """Content of a kernel_info_reply: the kernel's own, or what its kernelspec tells."""
         record = self.keeper.record
