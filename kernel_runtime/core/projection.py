@@ -53,7 +53,7 @@ MOVES_EXECUTION: frozenset[type[Fact]] = frozenset(
 """facts that can change an execution's row; all others leave it as it is"""
 
 MOVES_SEEN: frozenset[type[Fact]] = frozenset(
-    {PrincipalAttached, ExecutionQueued, HeapLossTold, HeapLossAccepted}
+    {PrincipalAttached, ExecutionStarted, HeapLossTold, HeapLossAccepted}
 )
 
 TELLING_ACCEPTS = frozenset({"status", "brief", "stderr"})
@@ -172,7 +172,7 @@ def _cell(execution: Execution, *, position: int, executions: int) -> Cell:
 def step_seen(seen: Seen | None, entry: Entry) -> Seen | None:
     """What the entry's principal has seen after it; None while it has seen and accepted nothing."""
     match entry.fact:
-        case PrincipalAttached() | ExecutionQueued():
+        case PrincipalAttached() | ExecutionStarted():
             row = seen or Seen(principal=entry.principal, incarnation=0)
             return (
                 row if row.incarnation >= entry.incarnation else replace(row, incarnation=entry.incarnation)

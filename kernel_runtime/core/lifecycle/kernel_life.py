@@ -38,7 +38,7 @@ def start_requested(state: State, event: m.StartRequested, now: int, policy: Pol
     drafts = [draft]
     if event.reason == "jupyter" and state.has_lost(event.principal):
         drafts.append(Draft(f.HeapLossAccepted(how="restart"), event.principal, after.heap))
-    after = after.accepting(event.principal, after.heap)
+        after = after.accepting(event.principal, after.heap)
     return after, [
         m.Append(drafts=tuple(drafts), sync=True),
         m.StartKernel(incarnation=after.incarnation),

@@ -72,7 +72,9 @@ def submitted(state: State, event: m.Submitted, now: int, policy: Policy) -> Res
         silent=event.queued.silent,
     )
     drafts.append(Draft(event.queued, event.principal, state.heap))
-    after = replace(state, queue=(*state.queue, pending)).accepting(event.principal, state.heap)
+    after = replace(state, queue=(*state.queue, pending))
+    if state.has_lost(event.principal):
+        after = after.accepting(event.principal, state.heap)
     commands: Commands = []
     if state.kernel not in ("starting", "up"):
         after, start = begin_start(after, event.principal, "execute")
