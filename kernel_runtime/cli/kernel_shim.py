@@ -4,7 +4,8 @@ It has no kernel of its own: it sees that the session has a supervisor and a ker
 as the kernel ends, so that whoever polls it reads the truth. Its invariant: once it has ended, the
 ports of its connection file are free again.
 
-SIGINT interrupts the running cell. SIGTERM and SIGHUP end an ephemeral session's kernel and leave a
+SIGINT interrupts the running cell. The end of the process that started it (JPY_PARENT_PID, as ipykernel
+reads it) ends an ephemeral session's kernel: nobody else knows of it, and it would stay for ever. SIGTERM and SIGHUP end an ephemeral session's kernel and leave a
 named one alone. SIGKILL is the supervisor's to notice (`supervisor.ephemeral`). When the supervisor
 is killed, another one is started and adopts the kernel.
 
@@ -76,6 +77,7 @@ class Shim:
             KernelRuntimeError: supervisor or kernel cannot be started.
         """
         with self._signals():
+            self._watch_parent()
             spawn.ensure_supervisor(self.session)
             self._work.do(self._start_kernel, self._started)
             self.reactor.after(_LOOK, self._look)
@@ -206,6 +208,24 @@ class Shim:
 
     # signals
 
+    def _watch_parent(self) -> None:
+        parent = os.environ.get("JPY_PARENT_PID", "")
+        if not parent.isdigit() or int(parent) <= 1:
+            return
+        try:
+            fd = os.pidfd_open(int(parent))
+        except ProcessLookupError:
+            self.reactor.after(0, lambda: self._terminate(signal.SIGTERM, final=False))
+            return
+
+        def gone() -> None:
+            self.reactor.forget(fd)
+            os.close(fd)
+            # what was lost with the tool can still be read, until the next sweep
+            self._terminate(signal.SIGTERM, final=False)
+
+        self.reactor.watch(fd, gone)
+
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
         ours, theirs = socket.socketpair()
@@ -230,14 +250,14 @@ class Shim:
             if signum == signal.SIGINT:
                 self._work.do(self._interrupt, self._told)
             elif signum in (signal.SIGTERM, signal.SIGHUP):
-                self._terminate(signum)
+                self._terminate(signum, final=True)
 
-    def _terminate(self, signum: int) -> None:
+    def _terminate(self, signum: int, *, final: bool) -> None:
         if self._asked:
             return
         self._asked = "signal"
         if self.ephemeral:
-            self._work.do(self._stop_supervisor, lambda _error: self.leave(Ending(0, signum, final=True)))
+            self._work.do(self._stop_supervisor, lambda _error: self.leave(Ending(0, signum, final=final)))
         else:
             self.leave(Ending(0, signum))
 
