@@ -20,6 +20,7 @@ from kernel_runtime.client.session import Execution as AsyncExecution
 from kernel_runtime.client.status import Status
 from kernel_runtime.errors import UsageError
 from kernel_runtime.model.entry import Entry
+from kernel_runtime.model.execution import Execution as Row
 
 T = TypeVar("T")
 
@@ -253,6 +254,30 @@ class Session:
     def stop(self) -> list[dict[str, Any]]:
         """End the kernel and the supervisor, keep the session."""
         return self.run(self._session.stop())
+
+    def peek(self, execution_id: str) -> Row:
+        """The journal's row of an execution: all but its source and outputs."""
+        return self.run(self._session.peek(execution_id))
+
+    def find(self, execution_id: str | None = None, *, key: str | None = None) -> Row:
+        """The journal's row of an execution by id, first letters of one, or key; else of the latest."""
+        return self.run(self._session.find(execution_id, key=key))
+
+    def running(self) -> Row | None:
+        """The execution that runs now, or is blocked; None when nothing does."""
+        return self.run(self._session.running())
+
+    def present(self) -> int:
+        """The cursor from which a reader sees all of what runs now; else the journal's head."""
+        return self.run(self._session.present())
+
+    def history(self, n: int | None = None) -> list[str]:
+        """Sources that ran in this session, in all incarnations, oldest first; each the once."""
+        return self.run(self._session.history(n))
+
+    def language(self) -> str:
+        """What the kernel speaks, e.g. `python`; "" when none has started yet."""
+        return self.run(self._session.language())
 
     def row(self) -> dict[str, Any]:
         """This session's row of `krt ls`."""

@@ -36,6 +36,7 @@ from kernel_runtime.errors import (
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution as Row
+from kernel_runtime.model.facts import KernelStarted
 
 MAX_SOURCE = 16 * 1024 * 1024
 """bytes of UTF-8 that one cell may have"""
@@ -221,7 +222,7 @@ class AsyncSession:
         Raises:
             NoSuchExecution: none such in this session's journal.
         """
-        row = self._find(execution_id, key)
+        row = await self.find(execution_id, key=key)
         return Execution(self, self._document_of(row), cursor=row.queued_seq - 1, recorded=True)
 
     async def wait(
@@ -233,7 +234,7 @@ class AsyncSession:
             NoSuchExecution: none such.
             StillRunning: the time is up; it goes on.
         """
-        row = self._find(execution_id, key)
+        row = await self.find(execution_id, key=key)
         await self.settle(row.execution_id, timeout, stop_when_blocked=False)
         return await self.execution(row.execution_id)
 
@@ -402,6 +403,24 @@ class AsyncSession:
                 return rows[-1]
         return None
 
+    async def present(self) -> int:
+        """The cursor from which a reader sees all of what runs now; else the journal's head."""
+        row = await self.running()
+        return self.journal.head() if row is None else row.queued_seq - 1
+
+    async def history(self, n: int | None = None) -> list[str]:
+        """Sources that ran in this session, in all incarnations, oldest first; each the once."""
+        await self._need_journal()
+        return [source for _, _, source in self.journal.history(n=n, unique=True)]
+
+    async def language(self) -> str:
+        """What the kernel's info says it speaks, e.g. `python`; "" when none has started yet."""
+        await self._need_journal()
+        started = self.journal.latest("KernelStarted")
+        if started is None or not isinstance(started.fact, KernelStarted):
+            return "python" if self.file.kernel == session_files.DEFAULT_KERNEL else ""
+        return started.fact.language
+
     async def row(self) -> dict[str, Any]:
         """This session's row of `krt ls`."""
         return await self._line.request("state", within=3.0)
@@ -417,7 +436,12 @@ class AsyncSession:
         if self._journal is None and not self.file.journal.exists():
             await self._line.request("ping")  # the first supervisor makes it
 
-    def _find(self, execution_id: str | None, key: str | None) -> Row:
+    async def find(self, execution_id: str | None = None, *, key: str | None = None) -> Row:
+        """The journal's row of an execution by id, first letters of one, or key; else of the latest.
+
+        Raises:
+            NoSuchExecution: none such.
+        """
         try:
             journal = self.journal
         except FileNotFoundError:

@@ -1,0 +1,32 @@
+"""`krt brief`: what a worker reads before anything else."""
+
+from __future__ import annotations
+
+import click
+
+from kernel_runtime.cli import frame, report
+
+
+@frame.command("brief", example="krt brief alice --max-tokens 500")
+@frame.session_argument
+@click.option(
+    "--max-tokens",
+    type=click.IntRange(min=50),
+    default=1000,
+    metavar="N",
+    help="About how long; 1000 by default.",
+)
+def command(*, name: str, max_tokens: int, as_json: bool, principal: str | None) -> int:
+    """Print state, what is not live, and the last executions, the most important first.
+
+    Reading it tells of a lost heap: the next exec is accepted.
+    """
+    from kernel_runtime.client import blocking
+
+    with blocking.observe(name, principal=principal) as session:
+        text = session.brief(max_tokens)
+    if as_json:
+        report.emit({"session": name, "brief": text})
+    else:
+        print(text)
+    return 0
