@@ -292,7 +292,7 @@ def _read_json(message: bytes | msgspec.Raw) -> tuple[str, dict[str, Any], bool]
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
         # Python's json reads the NaN and lone surrogates that Python's json writes
-        value = json.loads(bytes(message).decode("utf-8", "backslashreplace"))
+        value = json.loads(bytes(message).decode("utf-8", "surrogateescape"))
         wire = msgspec.convert(value, _Wire)
         return wire.type, wire.content, True
 

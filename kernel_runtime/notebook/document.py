@@ -34,7 +34,7 @@ def parse(data: bytes) -> Any:
     except (msgspec.MsgspecError, UnicodeDecodeError):
         pass  # Python's json reads more: NaN, lone surrogates, a byte order mark
     try:
-        return jsonable(json.loads(data.decode("utf-8-sig", "backslashreplace")), [])
+        return jsonable(json.loads(data.decode("utf-8-sig", "surrogateescape")), [])
     except (ValueError, RecursionError) as error:
         raise NotJson(str(error)) from error
 

@@ -107,7 +107,9 @@ class Merged:
             if cell is not None and cell.seq > self._head:
                 # people made text of it, and it ran again since: their text makes room
                 del slots[slot.cell_id]
-                slot.cell_id = version_id(slot.cell_id, joined(slot.given.get("source")) or slot.kind)
+                source = joined(slot.given.get("source"))
+                while slot.cell_id in cells or slot.cell_id in slots:
+                    slot.cell_id = version_id(slot.cell_id, source)
                 slots[slot.cell_id] = slot
             if not slot.data or slot.given:
                 _render_theirs(slot)
@@ -159,8 +161,10 @@ class Merged:
         """People's text and the journal's both changed: people's gets a cell of its own."""
         assert slot.edited is not None
         beside = version_id(slot.cell_id, slot.edited)
-        if beside in slots:
-            return
+        while beside in slots:
+            if slots[beside].edited == slot.edited:
+                return
+            beside = version_id(beside, slot.edited)
         document = {
             "cell_type": "code",
             "id": beside,

@@ -108,7 +108,7 @@ def _document(path: Path, data: bytes, notes: list[str]) -> dict[str, Any]:
     try:
         text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        text = data.decode("utf-8", "backslashreplace").removeprefix("\\xef\\xbb\\xbf")
+        text = data.decode("utf-8-sig", "surrogateescape")
         notes.append(f"bytes that are not UTF-8, the first at {error.start}, are shown as escapes")
     try:
         document = json.loads(text)

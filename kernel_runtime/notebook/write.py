@@ -168,7 +168,8 @@ def atomic_write(
     the rename is done; where it returns False nothing is changed, and False is returned.
 
     Raises:
-        DiskFull, ReadOnlyStorage, StorageFault: nothing is changed.
+        DiskFull, ReadOnlyStorage, StorageFault: nothing is changed, unless only the directory could not
+            be synced: then the new file is there and may not survive a power cut.
     """
     temporary = path.with_name(f".{path.name}.krt-{os.getpid()}")
     try:
