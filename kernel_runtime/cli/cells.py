@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kernel_runtime.client.session import MAX_SOURCE
+from kernel_runtime.client.submission import MAX_SOURCE
 from kernel_runtime.errors import InvalidSource, KernelRuntimeError, UsageError
 
 
@@ -52,14 +52,18 @@ def gather(session: str, code: str | None, file: Path | None, *, key: str | None
             return _notebook(session, file, again=again)
         return Work(cells=[Cell(source=_decoded(session, _read(session, file), str(file)), key=key)])
     if code is None and sys.stdin.isatty():
-        raise UsageError(
-            f"session {session}: nothing to run",
-            hint=f"krt exec {session} 'x = 1', or --file F, or - for stdin",
-        )
+        raise _nothing(session)
     if code is None or code == "-":
         data = sys.stdin.buffer.read(MAX_SOURCE + 1)
+        if code is None and not data.strip():
+            raise _nothing(session)
         return Work(cells=[Cell(source=_decoded(session, data, "stdin"), key=key)])
     return Work(cells=[Cell(source=code, key=key)])
+
+
+def _nothing(session: str) -> UsageError:
+    hint = f"krt exec {session} 'x = 1', or --file F, or - for stdin"
+    return UsageError(f"session {session}: nothing to run", hint=hint)
 
 
 def _read(session: str, file: Path) -> bytes:

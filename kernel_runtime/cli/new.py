@@ -50,7 +50,7 @@ def command(
     with blocking.observe(name, principal=principal) as session:
         try:
             session.attach()
-            incarnation = session.incarnation or session.restart(reason="new")
+            incarnation = session.start()
         except KernelRuntimeError as error:
             _undo(session, name)
             error.fields.setdefault("session", name)

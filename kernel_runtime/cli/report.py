@@ -135,8 +135,8 @@ def _evidence(cell: dict[str, Any]) -> str:
     evidence = cell.get("evidence") or {}
     parts = []
     ran, current = evidence.get("ran_in"), evidence.get("current")
-    if ran is not None and ran != current:
-        parts.append(f"ran in incarnation {ran}, now {current}")
+    if ran is not None and (ran != current or cell.get("truth") == "lost"):
+        parts.append(f"ran in incarnation {ran}" + (f", now {current}" if ran != current else ""))
     if status := evidence.get("status"):
         parts.append(str(status))
     if was := evidence.get("was"):

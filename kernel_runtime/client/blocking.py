@@ -13,11 +13,13 @@ from collections.abc import Coroutine, Iterator
 from types import TracebackType
 from typing import Any, Self, TypeVar, Unpack
 
+from kernel_runtime.client.attaching import Creation, open_session
 from kernel_runtime.client.follow import Follower
 from kernel_runtime.client.results import Interrupted, Record
-from kernel_runtime.client.session import AsyncSession, Creation, How, open_session
+from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.client.session import Execution as AsyncExecution
 from kernel_runtime.client.status import Status
+from kernel_runtime.client.submission import How
 from kernel_runtime.errors import UsageError
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution as Row
@@ -243,9 +245,13 @@ class Session:
         """Interrupt what runs."""
         return self.run(self._session.interrupt(execution_id))
 
-    def restart(self, *, reason: str = "restart") -> int:
+    def start(self) -> int:
+        """Start the kernel if none lives; the incarnation, once it has answered."""
+        return self.run(self._session.start())
+
+    def restart(self) -> int:
         """A new kernel; the number of its incarnation."""
-        return self.run(self._session.restart(reason=reason))
+        return self.run(self._session.restart())
 
     def accept(self) -> int:
         """Accept that the earlier heap is gone."""

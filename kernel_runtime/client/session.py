@@ -8,27 +8,24 @@ late, loses nothing and holds nobody up, and the death of a supervisor shows as 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import msgspec
 
-from kernel_runtime import places
 from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.connection import ControlLine
 from kernel_runtime.client.follow import BATCH, Follower
 from kernel_runtime.client.results import Accepted, Interrupted, Record
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
+from kernel_runtime.client.submission import How, check_source
 from kernel_runtime.errors import (
-    InvalidSource,
     NoSuchExecution,
-    SessionExists,
     StillRunning,
     SupervisorFault,
     UsageError,
@@ -38,40 +35,9 @@ from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution as Row
 from kernel_runtime.model.facts import KernelStarted
 
-MAX_SOURCE = 16 * 1024 * 1024
-"""bytes of UTF-8 that one cell may have"""
-
 _DOORBELL = 30.0
 _LAUNCH = 180.0
 """seconds for what may start a kernel"""
-
-
-class How(TypedDict, total=False):
-    """How a cell is to be run; every part may be left out."""
-
-    key: str | None
-    """idempotency key: the same key and source run once, ever"""
-    cell_id: str | None
-    """the nbformat cell it belongs to; a new one by default"""
-    accept: bool
-    """run it even if the heap this principal knew is gone"""
-    expect_incarnation: int | None
-    """refuse it in any other"""
-    allow_stdin: bool
-    stop_on_error: bool
-    store_history: bool
-    silent: bool
-
-
-class Creation(TypedDict, total=False):
-    """What a session that is created is like."""
-
-    kernel: str | None
-    """kernelspec; python3 by default"""
-    cwd: str | None
-    """where its kernel starts; here by default"""
-    notebook: str | None
-    """the notebook derived from its journal; in the session's directory by default"""
 
 
 class Execution(Record):
@@ -352,13 +318,24 @@ class AsyncSession:
         arguments = {} if execution_id is None else {"execution_id": execution_id}
         return msgspec.convert(await self._line.request("interrupt", arguments), Interrupted)
 
-    async def restart(self, *, reason: str = "restart") -> int:
+    async def start(self) -> int:
+        """Start the kernel if none lives; the incarnation, once it has answered.
+
+        Raises:
+            KernelStartFailed: it died before it answered; `fields["stderr"]` is what it said.
+        """
+        self.incarnation = int(
+            (await self._line.request("start", {"reason": "new"}, within=_LAUNCH))["incarnation"]
+        )
+        return self.incarnation
+
+    async def restart(self) -> int:
         """A new kernel; the number of its incarnation, once it has answered.
 
         Raises:
             KernelStartFailed: it died before it answered; `fields["stderr"]` is what it said.
         """
-        reply = await self._line.request("restart", {"reason": reason}, within=_LAUNCH)
+        reply = await self._line.request("restart", within=_LAUNCH)
         self.incarnation = int(reply["incarnation"])
         self.heap_lost = False
         return self.incarnation
@@ -496,95 +473,3 @@ def _no_execution(name: str, what: str) -> NoSuchExecution:
         hint=f"`krt log {name} --kind ExecutionQueued` lists them",
         session=name,
     )
-
-
-def check_source(source: str, session: str) -> None:
-    """Refuse what cannot be a cell.
-
-    Raises:
-        InvalidSource: over 16 MiB, or with surrogates that have no UTF-8.
-    """
-    try:
-        size = len(source.encode())
-    except UnicodeEncodeError as error:
-        raise InvalidSource(
-            f"session {session}: the source is not text: {error.reason} at character {error.start}",
-            hint="write the character as an escape, e.g. '\\ud800'",
-            session=session,
-        ) from None
-    if size > MAX_SOURCE:
-        raise InvalidSource(
-            f"session {session}: the source has {size:,} bytes, {MAX_SOURCE:,} is the most one cell may have",
-            hint="put the data in a file and have the cell read it",
-            session=session,
-            bytes=size,
-            bound=MAX_SOURCE,
-        )
-
-
-def open_session(
-    name: str,
-    *,
-    create: bool = False,
-    principal: str | None = None,
-    **creation: Unpack[Creation],
-) -> AsyncSession:
-    """A client that has not attached: it may read, and whatever it asks starts a supervisor if need be.
-
-    Raises:
-        NoSuchSession: none of that name, and `create` is false.
-    """
-    if create and not session_files.exists(name):
-        with contextlib.suppress(SessionExists):  # somebody else was first, which is as good
-            session_files.create(name, principal=principal, **creation)
-    return AsyncSession(session_files.load(name), principal or places.principal())
-
-
-class Attaching:
-    """What `attach` returns: await it, or enter it with `async with`."""
-
-    def __init__(self, session: AsyncSession, *, accept: bool) -> None:
-        self._session = session
-        self._accept = accept
-
-    async def _attach(self) -> AsyncSession:
-        try:
-            return await self._session.attach(accept=self._accept)
-        except BaseException:
-            await self._session.detach()
-            raise
-
-    def __await__(self) -> Any:
-        return self._attach().__await__()
-
-    async def __aenter__(self) -> AsyncSession:
-        return await self._attach()
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._session.detach()
-
-
-def attach(
-    name: str,
-    *,
-    create: bool = False,
-    principal: str | None = None,
-    accept: bool = False,
-    **creation: Unpack[Creation],
-) -> Attaching:
-    """Join a session. Await what this returns, or enter it with `async with`, which detaches at its end.
-
-    Args:
-        name: of the session.
-        create: make it when there is none.
-        principal: who acts, `agent:NAME` or `human:NAME`; KRT_PRINCIPAL by default.
-        accept: accept at once that the heap this principal knew may be gone.
-        creation: `kernel`, `cwd` and `notebook` of a session that is created.
-
-    Raises:
-        NoSuchSession, InvalidName, UnknownKernelSpec: at once.
-        SupervisorFault, StorageFault, JournalCorrupt, JournalNewer: when awaited.
-    """
-    return Attaching(open_session(name, create=create, principal=principal, **creation), accept=accept)
