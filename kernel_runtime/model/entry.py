@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
 from msgspec import Struct
 
-from kernel_runtime.model.facts import Fact
+from kernel_runtime.model.facts import Fact, OutputRecorded
 
 
 class Draft(Struct, frozen=True):
@@ -33,3 +34,22 @@ class Entry(Struct, frozen=True, kw_only=True):
     execution_id: str | None
     prev_hash: str
     hash: str
+
+    @property
+    def text(self) -> str:
+        """What this entry adds to the printed text: stdout, and displayed values as plain text.
+
+        Empty for every kind but OutputRecorded. For what a cell's output looks like in the end
+        (carriage returns, cleared and updated displays), ask the execution.
+        """
+        if not isinstance(self.fact, OutputRecorded):
+            return ""
+        parts: list[str] = []
+        for raw in self.fact.messages:
+            message = msgspec.json.decode(raw)
+            content = message["content"]
+            if message["type"] == "stream" and content.get("name") == "stdout":
+                parts.append(content.get("text", ""))
+            elif message["type"] in ("execute_result", "display_data"):
+                parts.append(content.get("data", {}).get("text/plain", ""))
+        return "".join(parts)

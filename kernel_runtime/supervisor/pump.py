@@ -33,6 +33,9 @@ _ROUNDS = 8
 _STREAM_PAUSE = 0.025
 """seconds between looks at text that keeps coming: it is merged meanwhile"""
 
+_LINE_PAUSE = 0.003
+"""seconds that an unfinished line may take to be finished"""
+
 Frames = Sequence[bytes]
 
 
@@ -81,8 +84,11 @@ class Pump:
         self.link.outbox.drain()
         self.read()
 
-    def read(self, *, to_end: bool = False) -> bool:
-        """Take what is in the outbox; False when the journal refused it (it will be tried again)."""
+    def read(self, *, to_end: bool = False, hold: bool = True) -> bool:
+        """Take what is in the outbox; False when the journal refused it (it will be tried again).
+
+        With `hold`, a line that is not finished yet gets a moment to be.
+        """
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -96,11 +102,19 @@ class Pump:
                 for record in records:
                     text_only &= isinstance(record, StreamText)
                     self._take(record)
-                self.flush(gaps=to_end)
                 rounds += 1
+                if hold and rounds == 1 and text_only and not to_end and _is_open_line(records[-1]):
+                    # `print` writes its text and its newline apart: one entry for both
+                    if self.link is link and link.outbox is not None:
+                        link.outbox.arm(2)
+                    self._again(_LINE_PAUSE)
+                    return True
+                self.flush(gaps=to_end)
                 if rounds >= _ROUNDS and not to_end:
                     self._again(0)
                     return True
+            if self._recorder.has_output or self._recorder.has_gaps:
+                self.flush(gaps=to_end)
         except EnvironmentFault as error:
             self._refused(error)
             return False
@@ -124,13 +138,7 @@ class Pump:
 
     def _look(self) -> None:
         self._timer = None
-        if self._recorder.has_gaps:
-            try:
-                self.flush()
-            except EnvironmentFault as error:
-                self._refused(error)
-                return
-        self.read()
+        self.read(hold=False)
 
     def _refused(self, error: EnvironmentFault) -> None:
         log.warning("output waits in the outbox: %s", error.message)
@@ -299,6 +307,10 @@ class Pump:
     def _running_id(self) -> str | None:
         running = self._shell.state.running
         return running.execution.execution_id if running is not None else None
+
+
+def _is_open_line(record: object) -> bool:
+    return isinstance(record, StreamText) and not record.text.endswith(b"\n")
 
 
 def _dict(frame: bytes) -> dict[str, Any]:
