@@ -28,8 +28,7 @@ from typing import Any
 
 from kernel_runtime import process
 from kernel_runtime.client import session_files, spawn
-from kernel_runtime.client.blocking import Session
-from kernel_runtime.client.session import open_session
+from kernel_runtime.client.blocking import observe
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError, NoSuchSession
 from kernel_runtime.journal import JournalReader
@@ -273,7 +272,7 @@ class Shim:
 
     @contextlib.contextmanager
     def _client(self) -> Iterator[Session]:
-        client = Session(open_session(self.session.name))
+        client = observe(self.session.name)
         try:
             yield client
         finally:

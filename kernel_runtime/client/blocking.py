@@ -249,9 +249,9 @@ class Session:
         """Start the kernel if none lives; the incarnation, once it has answered."""
         return self.run(self._session.start())
 
-    def restart(self) -> int:
+    def restart(self, *, reason: str = "restart") -> int:
         """A new kernel; the number of its incarnation."""
-        return self.run(self._session.restart())
+        return self.run(self._session.restart(reason=reason))
 
     def accept(self) -> int:
         """Accept that the earlier heap is gone."""

@@ -329,13 +329,13 @@ class AsyncSession:
         )
         return self.incarnation
 
-    async def restart(self) -> int:
-        """A new kernel; the number of its incarnation, once it has answered.
+    async def restart(self, *, reason: str = "restart") -> int:
+        """A new kernel; the number of its incarnation, once it has answered. `reason` is for the record.
 
         Raises:
             KernelStartFailed: it died before it answered; `fields["stderr"]` is what it said.
         """
-        reply = await self._line.request("restart", within=_LAUNCH)
+        reply = await self._line.request("restart", {"reason": reason}, within=_LAUNCH)
         self.incarnation = int(reply["incarnation"])
         self.heap_lost = False
         return self.incarnation
