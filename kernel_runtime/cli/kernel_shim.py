@@ -28,7 +28,7 @@ from typing import Any
 
 from kernel_runtime import process
 from kernel_runtime.client import session_files, spawn
-from kernel_runtime.client.blocking import observe
+from kernel_runtime.client.blocking import Session, observe
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError, NoSuchSession
 from kernel_runtime.journal import JournalReader
