@@ -33,6 +33,7 @@ from kernel_runtime.errors import (
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution as Row
+from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.model.facts import KernelStarted
 
 _DOORBELL = 30.0
@@ -149,7 +150,9 @@ class AsyncSession:
         key = how.get("key")
         wanted = {name: value for name, value in how.items() if value is not None}
         wanted |= {"source": source, "key": key or f"auto-{uuid.uuid4().hex}"}
+        reach("client-before-submit")
         reply = await self._line.request("submit", wanted, within=_LAUNCH)
+        reach("client-after-ack")
         accepted = msgspec.convert(reply, Accepted)
         self.heap_lost = False
         self.incarnation = accepted.incarnation

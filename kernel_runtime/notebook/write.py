@@ -24,6 +24,7 @@ from kernel_runtime.errors import DiskFull, InvalidNotebook, KernelRuntimeError,
 from kernel_runtime.notebook.document import NotJson, parse
 from kernel_runtime.notebook.merge import OURS, Merged, NotANotebook
 from kernel_runtime.notebook.render import NotebookBuilder
+from kernel_runtime.testing.failpoints import reach
 
 _TRIES = 5
 _SETTLING = 2.0
@@ -180,6 +181,7 @@ def atomic_write(
             _write_synced(temporary, data, mode)
             if still is not None and not still():
                 return False
+            reach("in-notebook-rename")
             temporary.replace(path)
         finally:
             temporary.unlink(missing_ok=True)

@@ -30,6 +30,7 @@ from kernel_runtime.supervisor.link import KernelLink
 from kernel_runtime.supervisor.pump import Pump
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.shell import RETRY, Shell
+from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.wire import Message
 
 log = logging.getLogger("kernel_runtime.supervisor")
@@ -118,7 +119,9 @@ class Keeper:
                 kernel_name=self._kernel_name,
                 outbox_bound=self._outbox_bound,
             )
+            reach("before-kernel-json")
             launch.save_record(self.path, record)
+            reach("after-kernel-json")
         except (KernelRuntimeError, OSError) as error:
             self._happen(m.KernelFailedToStart(stderr=str(error)))
             return
@@ -213,6 +216,7 @@ class Keeper:
             self._expect_ready()
             return
         self._pump.read(to_end=True)
+        reach("during-adopt")
         who = record.process
         self._happen(m.Adopted(pid=who.pid, start_time=who.start_time, boot_id=who.boot_id))
         self._pump.read()

@@ -23,6 +23,7 @@ from kernel_runtime.supervisor.link import KernelLink
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.recorder import OUTPUT_TYPES, Recorder, sayable, stream_frames
 from kernel_runtime.supervisor.shell import RETRY, Shell
+from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.wire import DELIMITER, BadMessage, Header, decode_header, decode_json
 
 log = logging.getLogger("kernel_runtime.supervisor")
@@ -220,10 +221,9 @@ class Pump:
         if parent.session == self._probe_session or kind == "iopub_welcome":
             return  # the supervisor's own questions are nobody's business
         self._publish.append((topic, frames))
-        if kind == "status" and parent.msg_type == "execute_request":
-            if b'"idle"' in frames[4]:
-                self.flush(gaps=True)
-                self._shell.apply(m.WentIdle(msg_id=parent.msg_id))
+        if kind == "status" and parent.msg_type == "execute_request" and b'"idle"' in frames[4]:
+            self.flush(gaps=True)
+            self._shell.apply(m.WentIdle(msg_id=parent.msg_id))
 
     def replied(self, parent: Header, frames: Frames, position: int | None) -> None:
         """An execute_reply."""
@@ -276,7 +276,9 @@ class Pump:
         """
         drafts = self._recorder.take(self.incarnation, gaps=gaps)
         if drafts:
+            reach("on-output")
             self._shell.journal.append(drafts, sync=False)
+            reach("after-output")
             self._recorder.journaled(drafts)
             position = self._recorder.position
             if position is not None:

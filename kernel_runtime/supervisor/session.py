@@ -44,6 +44,7 @@ from kernel_runtime.supervisor.recover import queued_fact, recover
 from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
 from kernel_runtime.supervisor.shell import Shell, Token
+from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.wire import Header, Message, read_connection
 
 log = logging.getLogger("kernel_runtime.supervisor")
@@ -187,6 +188,7 @@ class Supervisor:
         else:
             connection = new_connection(sockets, self.identity.transport, self.identity.kernel)
         door = FrontDoor(self._context, self.reactor, connection)
+        reach("before-front-json")
         write_private(front, door.connection.dump())
         return door
 
@@ -206,6 +208,7 @@ class Supervisor:
         if record is not None:
             position = self.shell.reader.position(record.incarnation) or 0
             if process.is_alive(record.process):
+                reach("before-adopt")
                 self.keeper.adopt(record, position)
             else:
                 self.keeper.bury(record, position)
@@ -348,6 +351,7 @@ class Supervisor:
                 metadata={"cellId": queued.cell_id},
             )
         link.send("shell", frames)
+        reach("after-dispatch")
 
     def _ended(self, command: m.Ended) -> None:
         execution = command.execution
@@ -527,6 +531,5 @@ class Supervisor:
         self.door.close()
         self._context.term()
         self.shell.close()
-        if not kernel_lives:
-            if self._stopping:
-                shutil.rmtree(self.sockets, ignore_errors=True)
+        if not kernel_lives and self._stopping:
+            shutil.rmtree(self.sockets, ignore_errors=True)

@@ -18,6 +18,7 @@ from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError
 from kernel_runtime.journal import Journal
 from kernel_runtime.supervisor.reactor import Reactor, Timer
+from kernel_runtime.testing.failpoints import reach
 
 log = logging.getLogger("kernel_runtime.supervisor")
 
@@ -76,7 +77,9 @@ class Shell:
         after, commands = step(before, event, time.monotonic_ns(), self.policy)
         for command in commands:
             if isinstance(command, m.Append):
+                reach("before", event)
                 self.journal.append(command.drafts, sync=command.sync)
+                reach("after", event)
         self.state = after
         for command in commands:
             if not isinstance(command, m.Append):
