@@ -23,7 +23,9 @@ DOC = s.ROOT / "docs" / "conformance.md"
 def main() -> int:
     known = s.suites()
     parser = argparse.ArgumentParser(prog="python -m tests.conformance", description=__doc__)
-    parser.add_argument("suite", nargs="*", metavar="SUITE", help=f"any of: {', '.join(known)} (default: all)")
+    parser.add_argument(
+        "suite", nargs="*", metavar="SUITE", help=f"any of: {', '.join(known)} (default: all)"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/conformance.md")
     parser.add_argument("--stock-only", action="store_true", help="run stock's baseline and stop")
     parser.add_argument("--fresh", action="store_true", help="run stock again though the lock is the same")
@@ -91,23 +93,25 @@ def document(verdicts: list[Verdict], python: Path) -> str:
     lines = [
         "# Conformance",
         "",
-        "Other people's test suites, run as black boxes with a `python3` kernelspec that `krt kernelspec install`",
-        "wrote, and with stock's, in the same environment. `make conformance` runs them all and writes this page;",
-        "`.ci/run` runs the first two. The law: what passes on stock passes through our kernelspec.",
+        "Other people's test suites, run as black boxes with a `python3` kernelspec that",
+        "`krt kernelspec install` wrote, and with stock's, in the same environment. `make conformance` runs",
+        "them all and writes this page; `.ci/run` runs the first two. The law: what passes on stock passes",
+        "through our kernelspec.",
         "",
         f"Environment: {_versions(python)}.",
         "",
         "| suite | release | stock | ours | fails only here |",
         "|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {v.suite} | {known[v.suite].version} | {_tally(v.stock)} | {_tally(v.ours)} | {len(v.regressions)} |"
-        for v in verdicts
-    ]
+    for v in verdicts:
+        cells = [v.suite, known[v.suite].version, _tally(v.stock), _tally(v.ours), str(len(v.regressions))]
+        lines.append(f"| {' | '.join(cells)} |")
     lines += _section("Fails only here", [f"`{line}`" for v in verdicts for line in v.regressions])
     lines += _section("Exceptions", [f"`{t}`: {r}" for v in verdicts for t, r in v.excepted.items()])
     lines += _section("Fails on stock too", [f"`{t}`" for v in verdicts for t in v.both_fail])
-    lines += _section("Unsteady: failed in the full run, passed alone", [f"`{t}`" for v in verdicts for t in v.unsteady])
+    lines += _section(
+        "Unsteady: failed in the full run, passed alone", [f"`{t}`" for v in verdicts for t in v.unsteady]
+    )
     return "\n".join(lines) + "\n"
 
 

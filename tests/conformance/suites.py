@@ -161,7 +161,17 @@ def _pytest(suite: Suite, python: Path, tests: list[str], env: dict[str, str]) -
     with log.open("ab") as output:
         process = subprocess.Popen(
             # -c: a release without a pytest section must not find ours further up
-            [str(python), "-m", "pytest", "-c", "pyproject.toml", *tests, "-p", "no:cacheprovider", "--color=no"]
+            [
+                str(python),
+                "-m",
+                "pytest",
+                "-c",
+                "pyproject.toml",
+                *tests,
+                "-p",
+                "no:cacheprovider",
+                "--color=no",
+            ]
             + ["-o", "junit_family=xunit1", f"--junitxml={report}"]
             # pytest-asyncio warns when it is unset, and these suites turn warnings into errors
             + ["-o", "asyncio_default_fixture_loop_scope=function"],
