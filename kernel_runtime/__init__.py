@@ -26,7 +26,7 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return getattr(import_module(_LAZY[name]), name)
-    if name == "errors" or name == "aio":
+    if name in {"errors", "aio"}:
         from importlib import import_module
 
         return import_module(f"kernel_runtime.{name}")

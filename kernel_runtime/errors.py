@@ -6,9 +6,9 @@
     │   ├── NotFound                exit 3   NoSuchSession, NoSuchExecution, NoSuchNotebook
     │   └── Refused                 exit 4   nothing was run: SessionExists, HeapLost, IncarnationMismatch,
     │                                        KeyConflict, CrashLoop, NotBlocked, NotAllowed
-    ├── EnvironmentFault            exit 4   the machine was at fault, nothing was run: StorageFault (DiskFull,
-    │                                        ReadOnlyStorage), JournalNewer, JournalBusy, KernelStartFailed,
-    │                                        SupervisorFault, MissingPackage
+    ├── EnvironmentFault            exit 4   the machine was at fault, nothing was run: StorageFault
+    │                                        (DiskFull, ReadOnlyStorage), JournalNewer, JournalBusy,
+    │                                        KernelStartFailed, SupervisorFault, MissingPackage
     ├── IntegrityFault              exit 9   JournalCorrupt
     ├── StillRunning                exit 6   time is up, the execution goes on
     └── InternalFault               exit 70  our bug

@@ -73,7 +73,9 @@ class KernelStartFailed(Fact, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KernelDied(Fact, frozen=True, kw_only=True, omit_defaults=True):
-    """Nobody asked for it. Cause only by evidence: exit_status/signal from wait(2), `oom` from cgroup or kernel log."""
+    """Nobody asked for it. Its cause only by evidence: `exit_status` or `signal` from wait(2), `oom` in
+    `evidence` when the cgroup says so.
+    """
 
     pid: int
     exit_status: int | None = None

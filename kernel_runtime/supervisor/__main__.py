@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         tell({"ok": False, "error": error.to_json()})
         return error.exit_code
     except Exception as error:
-        logging.exception("the supervisor could not start")
+        logging.getLogger("kernel_runtime.supervisor").exception("the supervisor could not start")
         fault = InternalFault(
             f"the supervisor could not start: {type(error).__name__}: {error}",
             hint=f"see {args.directory / 'supervisor.log'}",

@@ -42,7 +42,6 @@ class JupyterDoor:
         self._routes: OrderedDict[str, tuple[str, list[bytes]]] = OrderedDict()
         self._early: list[tuple[str, Message]] = []
         supervisor.shell.on_change.append(self.changed)
-        self.on_shutdown: Callable[[str, bool, Token], None] = supervisor.shutdown_requested
         self._shell: dict[str, Callable[[Message], None]] = {
             "execute_request": self._execute,
             "kernel_info_request": lambda r: self._kernel_info("shell", r),
@@ -221,7 +220,7 @@ class JupyterDoor:
     def _shutdown(self, message: Message) -> None:
         restart = bool(message.content_dict().get("restart", False))
 
-        def respond(result: Mapping[str, Any]) -> None:
+        def respond(_: Mapping[str, Any]) -> None:
             content = {"status": "ok", "restart": restart}
             self._s.door.reply("control", message, "shutdown_reply", content)
             self._s.door.announce("shutdown_reply", content, message.frames[1])
@@ -240,7 +239,7 @@ class JupyterDoor:
                 },
             )
 
-        self.on_shutdown(principal_of(message.header), restart, Token(respond, refuse))
+        self._s.shutdown_requested(principal_of(message.header), Token(respond, refuse), restart=restart)
 
     def _input_reply(self, message: Message) -> None:
         value = str(message.content_dict().get("value", ""))

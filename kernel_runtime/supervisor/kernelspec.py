@@ -17,9 +17,8 @@ from msgspec import Struct, field
 
 from kernel_runtime.errors import UnknownKernelSpec
 
-
 MARK = "kernel_runtime"
-"""in the metadata of a kernelspec that runs `krt kernel`: a session of ours is never a session's own kernel"""
+"""in the metadata of a kernelspec that runs `krt kernel`: a session is never its own kernel"""
 
 
 class KernelSpec(Struct, frozen=True, kw_only=True):

@@ -7,6 +7,7 @@ It knows nothing of sockets; it is given records and hands out drafts and frames
 from __future__ import annotations
 
 import json
+import math
 import time
 import uuid
 from collections import OrderedDict
@@ -235,7 +236,7 @@ def _valid_json(frame: bytes) -> bytes:
 
 def sayable(value: Any) -> Any:
     """The value as JSON in UTF-8 can say it: no NaN, no Infinity, no lone surrogates."""
-    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+    if isinstance(value, float) and not math.isfinite(value):
         return json.dumps(value)
     if isinstance(value, str):
         return value.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -18,8 +18,9 @@ _KERNEL_KINDS = {
 
 
 def recover(reader: JournalReader, session: str, now: int) -> State:
-    """The state as the journal tells it. The kernel may be gone since: `Adopted` or `KernelExited`
-    is the next event. Costs what is queued, not what ever ran.
+    """The state as the journal tells it; costs what is queued, not what ever ran.
+
+    The kernel may be gone since: `Adopted` or `KernelExited` is the next event.
     """
     latest = [
         (entry.seq, kind, entry) for kind in _KERNEL_KINDS if (entry := reader.latest(kind)) is not None

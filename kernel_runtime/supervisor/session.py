@@ -461,7 +461,7 @@ class Supervisor:
 
     # -- end
 
-    def shutdown_requested(self, principal: str, restart: bool, token: Token) -> None:
+    def shutdown_requested(self, principal: str, token: Token, *, restart: bool) -> None:
         """A Jupyter client asks the kernel to shut down."""
         try:
             if restart and self.ephemeral is None:
