@@ -18,7 +18,7 @@ from urllib.parse import quote
 import apsw
 
 from kernel_runtime.errors import KernelRuntimeError, NotFound
-from kernel_runtime.journal import faults
+from kernel_runtime.journal import faults, schema
 
 BUSY_TIMEOUT = 5.0
 """seconds that a call waits for another process's lock"""
@@ -73,6 +73,7 @@ def open_writer(path: Path, *, busy_timeout: float = BUSY_TIMEOUT, vfs: str | No
         _settings(connection, busy_timeout)
         if connection.readonly("main"):
             raise faults.read_only(path, "opened read-only")
+        schema.check(connection, path)  # before anything is changed: it may be somebody else's
         mode = connection.pragma("journal_mode", "wal")
         if mode != "wal":
             raise faults.corrupt(path, f"it cannot be switched to a write-ahead log (it stays {mode})")
@@ -120,13 +121,14 @@ def open_reader(path: Path, *, busy_timeout: float = BUSY_TIMEOUT) -> apsw.Conne
         log = wal_path(path)
         if not log.exists() or log.stat().st_size == 0:
             return _reader(path, "mode=ro&immutable=1", busy_timeout)
-        return _reader(path, "mode=ro&nolock=1", busy_timeout, private_index=True)
+        return _reader(path, "mode=ro", busy_timeout, private_index=True)
     except apsw.Error as error:
         raise faults.from_sqlite(error, path) from error
 
 
 def _reader(path: Path, query: str, busy_timeout: float, *, private_index: bool = False) -> apsw.Connection:
-    connection = _connect(path, apsw.SQLITE_OPEN_READONLY, query, None)
+    vfs = "unix-none" if private_index else None  # locks nothing: nobody can write here
+    connection = _connect(path, apsw.SQLITE_OPEN_READONLY, query, vfs)
     try:
         if private_index:
             connection.pragma("locking_mode", "exclusive")
@@ -141,7 +143,7 @@ def _reader(path: Path, query: str, busy_timeout: float, *, private_index: bool 
 
 def _connect(path: Path, flags: int, query: str, vfs: str | None) -> apsw.Connection:
     # Absolute, because SQLite keeps the name and a process may change directory. A URI, because
-    # `immutable` and `nolock` can be said nowhere else.
+    # `immutable` can be said nowhere else.
     name = f"file:{quote(str(path.absolute()))}?{query}"
     try:
         return apsw.Connection(name, flags=flags | apsw.SQLITE_OPEN_URI, vfs=vfs)

@@ -145,8 +145,8 @@ class JournalReader:
                 values += wanted
         elif wanted is not None:
             # each kind by its index, so that a rare kind does not walk the whole journal
-            one = f"SELECT seq FROM entries WHERE kind = ? AND seq > ? ORDER BY seq {order} LIMIT ?"
-            where = f"seq IN ({' UNION ALL '.join([f'SELECT seq FROM ({one})'] * len(wanted)) or 'SELECT 0'})"
+            parts = [_seqs_of_kind(kind, order) for kind in wanted]
+            where = f"seq IN ({' UNION ALL '.join(parts) or 'SELECT 0'})"
             values = [value for kind in wanted for value in (kind, after, count)]
         else:
             where, values = "seq > ?", [after]
@@ -319,6 +319,13 @@ class JournalReader:
             return read()
         except apsw.Error as error:
             raise faults.from_sqlite(error, self.path, self._connection.system_errno) from error
+
+
+def _seqs_of_kind(kind: str, order: str) -> str:
+    """A query for `(kind, after, count)`."""
+    by_index = "" if kind in schema.FREQUENT else f"AND {schema.RARE} "
+    one = f"SELECT seq FROM entries WHERE kind = ? {by_index}AND seq > ? ORDER BY seq {order} LIMIT ?"
+    return f"SELECT seq FROM ({one})"
 
 
 def _rank(outcome: str) -> int:

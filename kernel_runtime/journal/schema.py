@@ -10,7 +10,7 @@ cannot decode.
 # ruff: noqa: S608 - the only parts put into statements are constants of this package
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import apsw
@@ -23,6 +23,12 @@ APPLICATION_ID = 0x6B72746A
 """`krtj`, in the file's header: what tells a journal from any other SQLite file"""
 
 Step = Callable[[apsw.Connection], None]
+
+FREQUENT = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "ExecutionFinished")
+"""kinds that come with every execution"""
+
+RARE = f"kind NOT IN {FREQUENT}"
+"""a condition that a query must state, word for word, for SQLite to use the index of kinds"""
 
 # What an execution writes is counted in pages, each a write to the log. So the kinds that come with
 # every execution are not in the index of kinds (the last of them is near the end, and a reader that
@@ -41,8 +47,7 @@ CREATE TABLE entries (
     prev_hash    TEXT NOT NULL,
     hash         TEXT NOT NULL
 ) STRICT;
-CREATE INDEX entries_by_kind ON entries (kind, seq)
-    WHERE kind NOT IN ('ExecutionQueued', 'ExecutionStarted', 'OutputRecorded', 'ExecutionFinished');
+CREATE INDEX entries_by_kind ON entries (kind, seq) WHERE {RARE};
 CREATE INDEX entries_by_execution ON entries (execution_id, seq) WHERE execution_id IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -147,7 +152,7 @@ def version_of(connection: apsw.Connection) -> int:
     return version
 
 
-def check(connection: apsw.Connection, path: Path, steps: Sequence[Step] = STEPS) -> int:
+def check(connection: apsw.Connection, path: Path) -> int:
     """The schema version, if this is a journal that this version of the package can use.
 
     Raises:
@@ -157,29 +162,29 @@ def check(connection: apsw.Connection, path: Path, steps: Sequence[Step] = STEPS
     if connection.pragma("application_id") != APPLICATION_ID:
         raise faults.corrupt(path, "it is not a journal (application_id differs)")
     version = version_of(connection)
-    if version > len(steps):
+    if version > len(STEPS):
         raise JournalNewer(
-            f"the journal {path} has schema version {version}; this kernel-runtime reads up to {len(steps)}",
+            f"the journal {path} has schema version {version}; this kernel-runtime reads up to {len(STEPS)}",
             hint="upgrade kernel-runtime (`pip install -U kernel-runtime`); the journal was not touched",
             path=str(path),
             journal_version=version,
-            supported_version=len(steps),
+            supported_version=len(STEPS),
         )
     if version < 1:
         raise faults.corrupt(path, "it has no tables: it was never finished being created")
     return version
 
 
-def migrate(connection: apsw.Connection, steps: Sequence[Step] = STEPS) -> int:
+def migrate(connection: apsw.Connection) -> int:
     """Take the steps that are missing, all or none, and return the version before them."""
     before = version_of(connection)
-    if before >= len(steps):
+    if before >= len(STEPS):
         return before
     with connection:  # a savepoint or transaction: rolled back with user_version on any error
-        for step in steps[before:]:
+        for step in STEPS[before:]:
             step(connection)
         connection.pragma("application_id", APPLICATION_ID)
-        connection.pragma("user_version", len(steps))
+        connection.pragma("user_version", len(STEPS))
     return before
 
 

@@ -69,7 +69,6 @@ class Journal:
         self._vfs = vfs
         self._connection = opener.open_writer(path, busy_timeout=busy_timeout, vfs=vfs)
         try:
-            schema.check(self._connection, path)
             schema.migrate(self._connection)
             self._written = check_end(self._connection, path, lock.expected())
             self._store = ProjectionStore(self._connection)
