@@ -12,7 +12,7 @@ from importlib import import_module
 
 import click
 
-from kernel_runtime import __version__
+from kernel_runtime.version import __version__
 
 TABLE: dict[str, dict[str, str]] = {
     "Sessions": {

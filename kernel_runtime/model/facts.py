@@ -73,8 +73,10 @@ class KernelStartFailed(Fact, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class KernelDied(Fact, frozen=True, kw_only=True, omit_defaults=True):
-    """Nobody asked for it. Its cause only by evidence: `exit_status` or `signal` from wait(2), `oom` in
-    `evidence` when the cgroup says so.
+    """Nobody asked for it.
+
+    Its cause only by evidence: `exit_status` or `signal` from wait(2), `oom` in `evidence` when the
+    cgroup says so.
     """
 
     pid: int

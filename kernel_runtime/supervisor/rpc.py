@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from kernel_runtime import __version__
 from kernel_runtime.core import reconcile
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import HeapLost, InvalidSource, KernelRuntimeError, UsageError
@@ -21,6 +20,7 @@ from kernel_runtime.model.facts import ExecutionQueued
 from kernel_runtime.supervisor.reactor import Timer
 from kernel_runtime.supervisor.recorder import KRT_MSG
 from kernel_runtime.supervisor.shell import Token
+from kernel_runtime.version import __version__
 from kernel_runtime.wire import BadMessage, Message
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ import msgspec
 import zmq
 from msgspec import Struct
 
-from kernel_runtime import __version__, places, process
+from kernel_runtime import places, process
 from kernel_runtime.core import reconcile
 from kernel_runtime.core.lifecycle import Policy, State
 from kernel_runtime.core.lifecycle import messages as m
@@ -45,6 +45,7 @@ from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
 from kernel_runtime.supervisor.shell import Shell, Token
 from kernel_runtime.testing.failpoints import reach
+from kernel_runtime.version import __version__
 from kernel_runtime.wire import Header, Message, read_connection
 
 log = logging.getLogger("kernel_runtime.supervisor")
