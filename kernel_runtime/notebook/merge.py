@@ -223,6 +223,7 @@ def _slot(cell_id: str, cell: dict[str, Any]) -> Slot:
     metadata = metadata if isinstance(metadata, dict) else {}
     ours = metadata.get(OURS)
     written = ours.get("source_digest") if isinstance(ours, dict) else None
+    derived = _DERIVED if written is not None else (OURS,)
     kind = cell.get("cell_type")
     source = joined(cell.get("source"))
     return Slot(
@@ -231,7 +232,7 @@ def _slot(cell_id: str, cell: dict[str, Any]) -> Slot:
         given=cell,
         edited=None if written is not None and source_digest(source) == written else source,
         based_on=written if isinstance(written, str) else None,
-        extra={key: value for key, value in metadata.items() if key != OURS},
+        extra={key: value for key, value in metadata.items() if key not in derived},
     )
 
 

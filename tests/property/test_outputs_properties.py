@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from typing import Any
 
 import msgspec
 import nbformat
@@ -18,7 +19,7 @@ from kernel_runtime.model.truth import STATES
 pieces = st.text(alphabet="ab\r\b\nü😀", max_size=8)
 
 
-def terminal(text):
+def terminal(text: str) -> str:
     """The same discipline, one character at a time, on a list of lines."""
     lines: list[list[str]] = [[]]
     cursor = 0
@@ -84,14 +85,14 @@ def test_any_messages_fold_into_a_valid_notebook(sent, cap, as_json):
     outputs = folder.outputs()
     json.dumps(outputs, allow_nan=False).encode("ascii")
     assert "\ud800" not in str(outputs)
-    cell = new_code_cell()
-    cell["outputs"] = nbformat.from_dict(outputs)
-    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)
+    cell = new_code_cell()  # type: ignore[no-untyped-call]
+    cell["outputs"] = nbformat.from_dict(outputs)  # type: ignore[no-untyped-call]
+    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)  # type: ignore[no-untyped-call]
     if cap is None:
         assert outputs == fold(given_messages)
 
 
-def _cells(raw_cells):
+def _cells(raw_cells: list[Any]) -> list[Cell]:
     return [
         Cell(
             cell_id=f"c{i}", execution_id=f"e{i}", source_digest="d", incarnation=incarnation,

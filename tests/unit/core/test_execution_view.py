@@ -9,7 +9,7 @@ import msgspec
 from kernel_runtime.core.execution_view import iso_time, view
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution
-from kernel_runtime.model.facts import ExecutionFinished, GapRecorded, OutputRecorded
+from kernel_runtime.model.facts import ExecutionFinished, Fact, GapRecorded, OutputRecorded
 
 FIELDS = {
     "session", "execution_id", "key", "cell_id", "principal", "incarnation", "status", "outcome",
@@ -18,7 +18,7 @@ FIELDS = {
 }  # fmt: skip
 
 
-def execution(**more):
+def execution(**more: Any) -> Execution:
     fields: dict[str, Any] = {
         "execution_id": "e1", "cell_id": "c1", "principal": "agent:a", "msg_id": "m",
         "source_digest": "0" * 64, "queued_seq": 5, "queued_at": 0,
@@ -26,7 +26,7 @@ def execution(**more):
     return Execution(**fields)
 
 
-def entry(seq, fact):
+def entry(seq: int, fact: Fact) -> Entry:
     return Entry(
         seq=seq, at=0, mono=0, incarnation=1, principal="system", kind=type(fact).__name__, fact=fact,
         execution_id="e1", prev_hash="", hash="",

@@ -1,6 +1,7 @@
 """Outputs: what a notebook shows of what a kernel sent."""
 
 import json
+from typing import Any
 
 import msgspec
 import nbformat
@@ -10,34 +11,36 @@ from nbformat.v4 import new_code_cell, new_notebook
 from kernel_runtime.core.outputs import DisplayIndex, OutputFolder, fold
 
 
-def stream(text, name="stdout"):
+def stream(text: str, name: str = "stdout") -> dict[str, Any]:
     return {"type": "stream", "content": {"name": name, "text": text}}
 
 
-def display(data, display_id=None, kind="display_data", **more):
+def display(
+    data: Any, display_id: str | None = None, kind: str = "display_data", **more: Any
+) -> dict[str, Any]:
     content = {"data": data, "metadata": {}, **more}
     if display_id is not None:
         content["transient"] = {"display_id": display_id}
     return {"type": kind, "content": content}
 
 
-def clear(wait):
+def clear(*, wait: bool) -> dict[str, Any]:
     return {"type": "clear_output", "content": {"wait": wait}}
 
 
-def raw(message):
+def raw(message: Any) -> msgspec.Raw:
     return msgspec.Raw(json.dumps(message).encode())
 
 
-def valid(outputs):
-    cell = new_code_cell()
-    cell["outputs"] = nbformat.from_dict(outputs)
-    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)
+def valid(outputs: list[Any]) -> list[Any]:
+    cell = new_code_cell()  # type: ignore[no-untyped-call]
+    cell["outputs"] = nbformat.from_dict(outputs)  # type: ignore[no-untyped-call]
+    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)  # type: ignore[no-untyped-call]
     json.dumps(outputs, allow_nan=False).encode("ascii")
     return outputs
 
 
-def texts(outputs):
+def texts(outputs: list[Any]) -> list[tuple[str, str]]:
     return [(out["name"], out["text"]) for out in outputs]
 
 

@@ -1,19 +1,30 @@
 """Truth of cells, as a transcript: a cell's latest execution >> its truth."""
 
+from typing import Any
+
 import pytest
 
 from kernel_runtime.core.reconcile import TRUTHS, heap_loss, reconcile, summary, summary_counts
 from kernel_runtime.model.execution import Cell
+from kernel_runtime.model.truth import Report
 
 
-def cell(cell_id="c1", outcome="ok", *, ran_in=1, status="done", position=1, **more):
+def cell(
+    cell_id: str = "c1",
+    outcome: str | None = "ok",
+    *,
+    ran_in: int = 1,
+    status: str = "done",
+    position: int = 1,
+    **more: Any,
+) -> Cell:
     return Cell(
         cell_id=cell_id, execution_id=f"x-{cell_id}", source_digest="d1", incarnation=ran_in,
         status=status, outcome=outcome, position=position, **more,
     )  # fmt: skip
 
 
-def report(*cells, incarnation=1, state="idle", **more):
+def report(*cells: Cell, incarnation: int = 1, state: str = "idle", **more: Any) -> Report:
     return reconcile(session="s", incarnation=incarnation, state=state, cells=cells, **more)
 
 

@@ -18,14 +18,14 @@ from tests.unit.notebook.sessions import FakeJournal, Script, load, printed, sou
 class Desk:
     """A session, and a document that people and the session write in turn."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.journal = FakeJournal()
         self.session = Script(self.journal.append)
         self.builder = NotebookBuilder(self.journal)
         self.document: Any = None
-        self.notes = []
+        self.notes: list[str] = []
 
-    def write(self):
+    def write(self) -> Any:
         """What the next write of the file leaves in it."""
         changed = self.builder.refresh()
         merged = Merged(self.builder.session_id)
@@ -37,18 +37,18 @@ class Desk:
         self.sources = merged.sources(self.builder.cells)
         return self.document["cells"]
 
-    def cell(self, cell_id):
+    def cell(self, cell_id: str) -> Any:
         return next(cell for cell in self.document["cells"] if cell["id"] == cell_id)
 
-    def ids(self):
+    def ids(self) -> list[str]:
         return [cell["id"] for cell in self.document["cells"]]
 
-    def truth(self, cell_id):
+    def truth(self, cell_id: str) -> Any:
         return self.cell(cell_id)["metadata"]["kernel_runtime"].get("truth")
 
 
-def new_cell(cell_id, source="", kind="code", **more):
-    cell = {"cell_type": kind, "id": cell_id, "metadata": {}, "source": source} | more
+def new_cell(cell_id: str, source: Any = "", kind: str = "code", **more: Any) -> dict[str, Any]:
+    cell: dict[str, Any] = {"cell_type": kind, "id": cell_id, "metadata": {}, "source": source} | more
     return cell | ({"outputs": [], "execution_count": None} if kind == "code" else {})
 
 

@@ -2,16 +2,17 @@
 
 import json
 import time
+from pathlib import Path
+from typing import Any
 
-import nbformat
 import pytest
 
 from kernel_runtime.errors import InvalidNotebook, NoSuchNotebook
-from kernel_runtime.notebook.read import read_notebook
+from kernel_runtime.notebook.read import Notebook, read_notebook
 
 
-def cell(source="x = 1", kind="code", **more):
-    found = {"cell_type": kind, "metadata": {}, "source": source}
+def cell(source: Any = "x = 1", kind: str = "code", **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = {"cell_type": kind, "metadata": {}, "source": source}
     if kind == "code":
         found |= {"outputs": [], "execution_count": None}
     return found | more
@@ -28,7 +29,7 @@ def write(tmp_path):
     return write
 
 
-def twice(path):
+def twice(path: Path) -> Notebook:
     """Read two times: the same, and the file untouched."""
     before = path.read_bytes(), path.stat().st_mtime_ns
     found = read_notebook(path)
@@ -80,17 +81,12 @@ def test_s51_ids_used_twice_are_renamed_and_noted(write):
 
 
 def test_s51_nbformat_3_is_upgraded(write):
-    v3 = nbformat.v3.new_notebook(
-        worksheets=[
-            nbformat.v3.new_worksheet(
-                cells=[
-                    nbformat.v3.new_code_cell(input="print 1", prompt_number=1),
-                    nbformat.v3.new_text_cell("markdown", source="hello"),
-                    nbformat.v3.new_heading_cell(source="Top", level=1),
-                ]
-            )
-        ]
-    )
+    cells = [
+        {"cell_type": "code", "language": "python", "input": ["print 1"], "outputs": [], "prompt_number": 1},
+        {"cell_type": "markdown", "metadata": {}, "source": "hello"},
+        {"cell_type": "heading", "metadata": {}, "level": 1, "source": "Top"},
+    ]
+    v3 = {"nbformat": 3, "nbformat_minor": 0, "metadata": {"name": "old"}, "worksheets": [{"cells": cells}]}
     found = twice(write(text=json.dumps(v3)))
     assert [(c.type, c.source) for c in found.cells] == [
         ("code", "print 1"),

@@ -8,6 +8,7 @@ import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -34,15 +35,15 @@ def file(journal, tmp_path):
     return NotebookFile(tmp_path / "n.ipynb", NotebookBuilder(journal))
 
 
-def document(file):
+def document(file: NotebookFile) -> Any:
     return load(file.path.read_bytes())
 
 
-def sources(file):
+def sources(file: NotebookFile) -> list[str]:
     return [source_of(cell) for cell in document(file)["cells"]]
 
 
-def make_old(path):
+def make_old(path: Path) -> None:
     """As if its last save were a while ago."""
     os.utime(path, (1, 1))
 
