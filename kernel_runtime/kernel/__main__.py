@@ -1,0 +1,3 @@
+from kernel_runtime.kernel.app import main
+
+main()

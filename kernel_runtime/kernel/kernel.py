@@ -1,0 +1,391 @@
+"""The kernel: ipykernel's, with one way out (the outbox) and one outcome per request.
+
+What is different from ipykernel, and nothing else is: an execute_reply and input_request go into
+the outbox; a request whose msg_id was seen is dropped; every request ends in a reply and an idle;
+nobody's error aborts anybody's queue; forks of the kernel end with their cell; the debugger loads
+when somebody debugs. Stock front ends notice none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Coroutine
+from typing import Any
+
+from IPython.core.error import StdinNotImplementedError
+from ipykernel.ipkernel import IPythonKernel
+from ipykernel.thread import CONTROL_THREAD_NAME
+from traitlets import Type
+
+from kernel_runtime.kernel.attribution import Parent, current
+from kernel_runtime.kernel.capture import FdCapture
+from kernel_runtime.kernel.execution import Execution, Interrupts, leave_if_child
+from kernel_runtime.kernel.outbox import OutboxWriter
+from kernel_runtime.kernel.session import pack
+from kernel_runtime.kernel.shell import KernelShell, name_of, plain_traceback, text_of
+from kernel_runtime.testing.failpoints import reach
+
+_SEEN_MAX = 10_000
+_STDIN_POLL_MS = 100
+_TRIMMED = 4096
+
+
+class SessionKernel(IPythonKernel):  # type: ignore[misc]
+    """IPython behind an outbox. `parent` is the KernelApp that owns outbox, capture and interrupts."""
+
+    shell_class = Type(KernelShell)
+    outbox: OutboxWriter
+    capture: FdCapture
+    interrupts: Interrupts
+
+    def __init__(self, **kwargs: Any) -> None:
+        app = kwargs["parent"]
+        self.outbox, self.capture, self.interrupts = app.outbox, app.capture, app.interrupts
+        self._pid = os.getpid()
+        self._seen: OrderedDict[str, None] = OrderedDict()
+        super().__init__(**kwargs)
+
+    # -- whose request -----------------------------------------------------------
+
+    def set_parent(self, ident: Any, parent: dict[str, Any], channel: str = "shell") -> None:
+        if channel == "control":
+            self._control_parent_ident = ident
+            self._control_parent = parent
+        else:
+            current.set(Parent(parent, ident, pack(parent.get("header", {}))))
+
+    def get_parent(self, channel: str | None = None) -> dict[str, Any]:
+        if channel is None and threading.current_thread().name == CONTROL_THREAD_NAME:
+            channel = "control"
+        if channel == "control":
+            return dict(self._control_parent)
+        return current.get().message
+
+    def _get_shell_context_var(self, var: Any) -> Any:
+        parent = current.get()
+        return parent.ident if var is self._shell_parent_ident else parent.message
+
+    # -- dispatch ------------------------------------------------------------------
+
+    async def dispatch_shell(
+        self, msg: list[Any], /, subshell_id: str | None = None, *, concurrent: bool = False
+    ) -> None:
+        """One shell message to its handler, between its busy and its idle."""
+        if len(msg) == 1:  # ipykernel's own "stop aborting": queues are the supervisor's here
+            return
+        idents, frames = self.session.feed_identities(msg, copy=False)
+        try:
+            message = self.session.deserialize(frames, content=True, copy=False)
+        except Exception:
+            self.log.exception("Invalid message")
+            return
+        msg_id, msg_type = message["header"]["msg_id"], message["header"]["msg_type"]
+        if msg_type == "execute_request" and not self._first_time(msg_id):
+            self.log.warning("Dropped a second execute_request %s", msg_id)
+            return
+        self.set_parent(idents, message)
+        if concurrent:
+            await self._handle(message, idents, subshell_id)
+            return
+        self._publish_status("busy", "shell", message)
+        try:
+            await self._handle(message, idents, subshell_id)
+        finally:
+            self._publish_status("idle", "shell", message)
+            reach("kernel-after-idle")
+
+    def _first_time(self, msg_id: str) -> bool:
+        if msg_id in self._seen:
+            return False
+        self._seen[msg_id] = None
+        if len(self._seen) > _SEEN_MAX:
+            self._seen.popitem(last=False)
+        return True
+
+    async def _handle(self, message: dict[str, Any], idents: list[bytes], subshell_id: str | None) -> None:
+        msg_type = message["header"]["msg_type"]
+        handler = self.shell_handlers.get(msg_type)
+        if handler is None:
+            self.log.warning("Unknown message type: %r", msg_type)
+            return
+        stream = self.shell_channel_thread.manager.get_subshell_to_shell_channel_socket(subshell_id)
+        watch: Execution | None = None
+        if self.interrupts.execution is None and _on_main_thread() and msg_type != "execute_request":
+            watch = self.interrupts.execution = Execution(message["header"]["msg_id"])
+        try:
+            if watch is not None:
+                watch.interruptible = True
+            result = handler(stream, idents, message)
+            if inspect.isawaitable(result):
+                await result
+            if watch is not None:
+                watch.interruptible = False
+        except (Exception, KeyboardInterrupt) as error:
+            if watch is not None:
+                watch.interruptible = False
+            self.log.error("%s in the handler of %s", name_of(type(error)), msg_type, exc_info=True)
+        finally:
+            if watch is not None:
+                self.interrupts.execution = None
+
+    def pre_handler_hook(self) -> None:
+        """SIGINT has one handler, for good."""
+
+    def post_handler_hook(self) -> None:
+        """SIGINT has one handler, for good."""
+
+    def _abort_queues(self, subshell_id: str | None = None) -> None:
+        """The supervisor owns queues: an error ends one execution here, and no other."""
+
+    # -- executing -----------------------------------------------------------------
+
+    async def execute_request(self, stream: Any, ident: list[bytes], parent: dict[str, Any]) -> None:
+        """Run a cell; exactly one execute_reply follows, into the outbox."""
+        content = parent["content"]
+        silent = bool(content.get("silent", False))
+        reach("kernel-request")
+        execution = Execution(parent["header"]["msg_id"])
+        main = _on_main_thread()
+        metadata = self.init_metadata(parent)
+        reply: dict[str, Any] | None = None
+        if main:
+            self._begin(execution)
+        try:
+            code = str(content["code"])
+            if not silent:
+                self._publish_execute_input(code, parent, self.execution_count)
+            reach("kernel-after-input")
+            execution.interruptible = main
+            reply = await self.do_execute(
+                code,
+                silent,
+                content.get("store_history", not silent),
+                content.get("user_expressions", {}),
+                content.get("allow_stdin", False),
+                cell_meta=parent.get("metadata"),
+                cell_id=(parent.get("metadata") or {}).get("cellId"),
+            )
+            execution.interruptible = False
+        except BaseException as error:  # noqa: BLE001 - whatever it is, the request gets its reply
+            # First of all, and without a call: between two calls no signal handler runs.
+            execution.interruptible = False
+            if reply is None:
+                reply = self._failed(error, silent=silent)
+        if main:
+            self.shell.restore_builtins()
+            self.capture.drain()
+        metadata["krt"] = {"sigint_ns": execution.sigint_ns, "finished_ns": time.monotonic_ns()}
+        reach("kernel-before-reply")
+        self._reply(ident, parent, reply, metadata)
+        reach("kernel-after-reply")
+        if main:
+            self.interrupts.execution = None
+
+    def _begin(self, execution: Execution) -> None:
+        os.environ["KRT_EXECUTION"] = execution.msg_id
+        self.capture.begin(current.get().raw)
+        self.interrupts.execution = execution
+        self.interrupts.install()
+
+    def _reply(
+        self, ident: list[bytes], parent: dict[str, Any], reply: dict[str, Any], metadata: dict[str, Any]
+    ) -> None:
+        metadata = self.finish_metadata(parent, metadata, reply)
+        message = self.session.msg("execute_reply", reply, parent=parent, metadata=metadata)
+        if self.outbox.message("shell", self.session.serialize(message, ident)):
+            return
+        # Not even the reserve could hold it: how it ended must still be told.
+        short = {**reply, "user_expressions": {}, "payload": []}
+        if "traceback" in short:
+            short.update(traceback=[], evalue=short["evalue"][:_TRIMMED])
+        metadata["krt"]["trimmed"] = True
+        message = self.session.msg("execute_reply", short, parent=parent, metadata=metadata)
+        self.outbox.message("shell", self.session.serialize(message, ident))
+
+    async def do_execute(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool = True,
+        user_expressions: dict[str, str] | None = None,
+        allow_stdin: bool = False,
+        *,
+        cell_meta: dict[str, Any] | None = None,
+        cell_id: str | None = None,
+    ) -> dict[str, Any]:
+        """Content of the execute_reply."""
+        shell = self.shell
+        shell.last_error = None
+        shell._last_traceback = None
+        shell._last_traceback_during_displayhook = False
+        self._forward_input(allow_stdin)
+        try:
+            result = await self._run_cell(code, silent, store_history, cell_meta, cell_id)
+        finally:
+            self._restore_input()
+        error = result.error_before_exec if result.error_before_exec is not None else result.error_in_exec
+        reply: dict[str, Any] = {"status": "ok", "execution_count": shell.execution_count - 1}
+        if error is not None or shell._last_traceback_during_displayhook:
+            reply.update(status="error", **self._describe(error))
+        reply["user_expressions"] = (
+            shell.user_expressions(user_expressions or {}) if reply["status"] == "ok" else {}
+        )
+        reply["payload"] = shell.payload_manager.read_payload()
+        shell.payload_manager.clear_payload()
+        return reply
+
+    async def _run_cell(
+        self,
+        code: str,
+        silent: bool,
+        store_history: bool,
+        cell_meta: dict[str, Any] | None,
+        cell_id: str | None,
+    ) -> Any:
+        shell = self.shell
+        if getattr(shell, "trio_runner", None):
+            return shell.run_cell(
+                code, store_history=store_history, silent=silent, cell_id=cell_id, cell_meta=cell_meta
+            )
+        failure = None
+        try:
+            cell = shell.transform_cell(code)
+        except Exception:  # noqa: BLE001 - a transformer may raise anything; the cell shows it
+            cell, failure = code, sys.exc_info()
+        job = self._guarded(
+            shell.run_cell_async(
+                code,
+                store_history=store_history,
+                silent=silent,
+                transformed_cell=cell,
+                preprocessing_exc_tuple=failure,
+                cell_id=cell_id,
+                cell_meta=cell_meta,
+            )
+        )
+        result = None
+        try:
+            if shell.should_run_async(code, transformed_cell=cell, preprocessing_exc_tuple=failure):
+                task = asyncio.ensure_future(job)
+                if _on_main_thread() and self.interrupts.execution is not None:
+                    self.interrupts.execution.task = task
+                result = await task
+            else:
+                result = _run_now(job)
+        finally:
+            shell.events.trigger("post_execute")
+            if not silent:
+                shell.events.trigger("post_run_cell", result)
+        return result
+
+    async def _guarded(self, cell: Coroutine[Any, Any, Any]) -> Any:
+        """The cell; a fork child does not return from it."""
+        error: BaseException | None = None
+        try:
+            result = await cell
+            error = result.error_in_exec or result.error_before_exec
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            leave_if_child(self._pid, error)
+        return result
+
+    def _describe(self, error: BaseException | None) -> dict[str, Any]:
+        """`{"ename", "evalue", "traceback"}` of what ended the cell."""
+        shown = self.shell.last_error
+        if error is None:
+            return dict(shown or {"ename": "", "evalue": "", "traceback": []})
+        return {
+            "ename": name_of(type(error)),
+            "evalue": text_of(error),
+            "traceback": list(shown["traceback"]) if shown else [],
+        }
+
+    def _failed(self, error: BaseException, *, silent: bool) -> dict[str, Any]:
+        """Reply content when the machinery around the cell raised, by a signal or by what the cell did."""
+        self.shell.restore_builtins()
+        described = {
+            "ename": name_of(type(error)),
+            "evalue": text_of(error),
+            "traceback": plain_traceback(type(error), error, error.__traceback__),
+        }
+        self.log.warning("Cell ended outside its own code: %s", described["ename"])
+        if not silent:
+            self.session.send(
+                self.iopub_socket, "error", described, parent=current.get().header, ident=self._topic("error")
+            )
+        self.shell.payload_manager.clear_payload()
+        return {
+            "status": "error",
+            "execution_count": self.shell.execution_count - 1,
+            "user_expressions": {},
+            "payload": [],
+            **described,
+        }
+
+    # -- stdin and interrupts --------------------------------------------------------
+
+    def _input_request(self, prompt: str, ident: Any, parent: Any, password: bool = False) -> str:
+        """Ask whoever ran this; the question is in the outbox before the wait begins."""
+        if self.outbox.is_child:
+            raise StdinNotImplementedError("a fork child of the kernel cannot ask for input")
+        self.capture.drain()
+        while self.stdin_socket.poll(0):  # replies to questions nobody asks any more
+            self.stdin_socket.recv_multipart()
+        content = {"prompt": prompt, "password": password}
+        message = self.session.msg("input_request", content, parent=parent)
+        self.outbox.message("stdin", self.session.serialize(message, ident))
+        try:
+            while True:
+                if not self.stdin_socket.poll(_STDIN_POLL_MS):
+                    continue
+                try:
+                    _, reply = self.session.recv(self.stdin_socket)
+                except ValueError:
+                    self.log.warning("Invalid message on stdin", exc_info=True)
+                    continue
+                if reply is not None:
+                    break
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt("Interrupted by user") from None
+        value = str(reply["content"].get("value", ""))
+        if value == "\x04":
+            raise EOFError
+        return value
+
+    def _send_interrupt_children(self) -> None:
+        super()._send_interrupt_children()
+        self.interrupts.note()
+
+    # -- the rest --------------------------------------------------------------------
+
+    def do_history(self, hist_access_type: str, output: Any, raw: Any, *args: Any, **kwargs: Any) -> Any:
+        """This incarnation's history; the journal answers for the others, at the front door."""
+        if hist_access_type == "range":
+            return super().do_history(hist_access_type, output, raw, *args, **kwargs)
+        return {"status": "ok", "history": []}
+
+    def start(self) -> None:
+        super().start()
+        self.interrupts.loop = self.io_loop.asyncio_loop
+
+
+def _on_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
+
+
+def _run_now(job: Coroutine[Any, Any, Any]) -> Any:
+    """Run a coroutine that awaits nothing, on this very stack: cells may start loops of their own."""
+    try:
+        job.send(None)
+    except StopIteration as stop:
+        return stop.value
+    job.close()
+    raise RuntimeError("the cell awaits, though its code does not say so")

@@ -1,0 +1,206 @@
+"""The IPython shell of our kernel: one error per failure, displays that are valid JSON, no stream flushes.
+
+User code can break what the shell stands on: delete a builtin, put None in sys.stdout, raise an
+exception that cannot be printed. The overrides here keep the way from user code to its outcome
+free of anything a cell can take away, as far as that is possible in one process: what a cell does
+to the modules of IPython or of this package themselves is not guarded against.
+"""
+
+from __future__ import annotations
+
+import builtins
+import contextlib
+import sys
+import traceback
+from collections.abc import Iterator
+from typing import Any
+
+from IPython.core.error import UsageError
+from ipykernel.displayhook import ZMQDisplayHook, ZMQShellDisplayHook
+from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
+from traitlets import Type
+
+from kernel_runtime.kernel.attribution import ParentHeader, current
+from kernel_runtime.kernel.mime import clean_bundle
+from kernel_runtime.kernel.streams import plain_stderr
+
+# IPython takes exit and quit away and gives its own, for each cell.
+_BUILTINS = {name: value for name, value in vars(builtins).items() if name not in ("_", "exit", "quit")}
+_EVALUE_MAX = 1 << 20
+
+
+class KernelDisplayPublisher(ParentHeader, ZMQDisplayPublisher):  # type: ignore[misc]
+    """display() for any thread, with its request and in valid JSON."""
+
+    def publish(self, data: Any, metadata: Any = None, **kwargs: Any) -> None:
+        self._validate_data(data, metadata)
+        data, metadata = clean_bundle(data, metadata)
+        super().publish(data, metadata, **kwargs)
+
+    def _flush_streams(self) -> None:
+        """Streams hold nothing back, and may be anything by now."""
+
+
+class KernelDisplayHook(ParentHeader, ZMQShellDisplayHook):  # type: ignore[misc]
+    """The value of a cell's last expression."""
+
+    def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
+        data, metadata = clean_bundle(format_dict, md_dict)
+        super().write_format_data(data, metadata)
+
+    def finish_displayhook(self) -> None:
+        message, self.msg = self.msg, None
+        if not (message and message["content"]["data"] and self.session):
+            return
+        for hook in self._hooks:
+            message = hook(message)
+            if message is None:
+                return
+        self.session.send(self.pub_socket, message, ident=self.topic)
+
+
+class PlainDisplayHook(ParentHeader, ZMQDisplayHook):  # type: ignore[misc]
+    """sys.displayhook outside cells."""
+
+    def __call__(self, obj: Any) -> None:
+        if obj is None:
+            return
+        builtins._ = obj  # type: ignore[attr-defined]
+        data, metadata = clean_bundle({"text/plain": repr(obj)}, {})
+        content = {"execution_count": self.get_execution_count(), "data": data, "metadata": metadata}
+        self.session.send(
+            self.pub_socket, "execute_result", content, parent=self.parent_header, ident=self.topic
+        )
+
+
+class KernelShell(ParentHeader, ZMQInteractiveShell):  # type: ignore[misc]
+    """ZMQInteractiveShell that reports what happened, once, under its own name."""
+
+    displayhook_class = Type(KernelDisplayHook)
+    display_pub_class = Type(KernelDisplayPublisher)
+
+    last_error: dict[str, Any] | None = None
+    """`{"ename", "evalue", "traceback"}` of the last error shown since the cell began"""
+
+    @property
+    def parent_header(self) -> dict[str, Any]:
+        return current.get().message
+
+    @parent_header.setter
+    def parent_header(self, message: dict[str, Any]) -> None:
+        self.set_parent(message)
+
+    @contextlib.contextmanager
+    def _tee(self, channel: str) -> Iterator[None]:
+        """IPython copies each cell's stdout into its history; the journal has it already."""
+        yield
+
+    def _format_exception_for_storage(self, exception: BaseException, *_: Any, **__: Any) -> list[str]:
+        """What IPython's history keeps: the traceback as shown, not formatted a second time."""
+        return list(self._last_traceback or [])
+
+    async def run_code(self, code_obj: Any, result: Any = None, *, async_: bool = False) -> bool:
+        try:
+            return bool(await super().run_code(code_obj, result, async_=async_))
+        finally:
+            self.restore_builtins()
+
+    def restore_builtins(self) -> None:
+        """Put back builtins that were deleted (not those that were replaced), and say so on stderr."""
+        missing = _BUILTINS.keys() - vars(builtins).keys()
+        if missing:
+            vars(builtins).update({name: _BUILTINS[name] for name in missing})
+            self.tell("restored builtins that the cell had deleted: " + ", ".join(sorted(missing)) + "\n")
+
+    def tell(self, text: str) -> None:
+        """Text on the running request's stderr stream, whatever sys.stderr is."""
+        self.kernel.outbox.stream("stderr", current.get().raw, text)
+
+    def showtraceback(
+        self,
+        exc_tuple: Any = None,
+        filename: Any = None,
+        tb_offset: Any = None,
+        exception_only: bool = False,
+        running_compiled_code: bool = False,
+    ) -> None:
+        self.restore_builtins()
+        try:
+            etype, value, tb = self._get_exc_info(exc_tuple)
+        except ValueError:
+            self.tell("No traceback available to show.\n")
+            return
+        ours = not exception_only and not issubclass(etype, SyntaxError) and etype is not UsageError
+        try:
+            if ours:
+                self._showtraceback(etype, value, self._structured(etype, value, tb, tb_offset))
+                if self.call_pdb:
+                    self.debugger(force=True)
+            else:
+                super().showtraceback(exc_tuple, filename, tb_offset, exception_only, running_compiled_code)
+        except Exception as error:  # noqa: BLE001 - a hostile exception; its name must still come out
+            self._showtraceback(etype, value, [*plain_traceback(etype, value, tb), _failed(error)])
+
+    def _structured(self, etype: Any, value: Any, tb: Any, tb_offset: Any) -> list[str]:
+        """The traceback as IPython draws it, or as Python does where IPython cannot."""
+        if _has_group(value):
+            return plain_traceback(etype, value, tb)
+        try:
+            if hasattr(value, "_render_traceback_"):
+                return [str(line) for line in value._render_traceback_()]
+            return list(self.InteractiveTB.structured_traceback(etype, value, tb, tb_offset=tb_offset))
+        except Exception:  # noqa: BLE001 - __str__ and friends may raise anything
+            return plain_traceback(etype, value, tb)
+
+    def _showtraceback(self, etype: type[BaseException], evalue: Any, stb: list[str]) -> None:
+        content = {"ename": name_of(etype), "evalue": text_of(evalue), "traceback": list(stb)}
+        if self.kernel.outbox.is_child:
+            plain_stderr("\n".join(stb) + "\n", 2)
+            return
+        hook = self.displayhook
+        if getattr(hook, "msg", None) is not None:
+            self._last_traceback_during_displayhook = True
+        self.last_error = content
+        self._last_traceback = stb
+        topic = hook.topic.replace(b"execute_result", b"error") if hook.topic else None
+        self.kernel.session.send(hook.pub_socket, "error", content, parent=current.get().header, ident=topic)
+
+
+def name_of(etype: type[BaseException]) -> str:
+    """The class's own name, whatever its metaclass says."""
+    return str(type.__dict__["__name__"].__get__(etype))
+
+
+def text_of(value: Any) -> str:
+    """str(value), or what went wrong with it."""
+    try:
+        text = str(value)
+    except Exception as error:  # noqa: BLE001 - a __str__ may raise anything
+        return f"<{name_of(type(value))} whose __str__ raised {name_of(type(error))}>"
+    return text if len(text) <= _EVALUE_MAX else text[:_EVALUE_MAX] + "…"
+
+
+def plain_traceback(etype: Any, value: Any, tb: Any) -> list[str]:
+    """As Python prints it, from the first frame that is the user's."""
+    first = tb
+    while first is not None and "/IPython/" in first.tb_frame.f_code.co_filename:
+        first = first.tb_next
+    try:
+        lines = traceback.format_exception(etype, value, first or tb)
+    except Exception as error:  # noqa: BLE001 - the exception's own attributes may raise
+        return [*traceback.format_tb(tb), f"{name_of(etype)}: {text_of(value)}", _failed(error)]
+    return "".join(lines).rstrip("\n").split("\n")
+
+
+def _failed(error: BaseException) -> str:
+    return f"(formatting this exception raised {name_of(type(error))})"
+
+
+def _has_group(value: BaseException | None) -> bool:
+    seen: set[int] = set()
+    while value is not None and id(value) not in seen:
+        if isinstance(value, BaseExceptionGroup):
+            return True
+        seen.add(id(value))
+        value = value.__cause__ or value.__context__
+    return False
