@@ -81,6 +81,7 @@ class Journal:
         # what an earlier writer left may be in the system's memory only
         self._synced: Mark = lock.found.synced
         self._pragma_sync = ""
+        self._committing = False
         self._suspicions = 0
         self._cleared = 0
         lock.record(self._written, self._synced)
@@ -172,6 +173,7 @@ class Journal:
                 self._pragma_sync = wanted
             connection.execute("BEGIN IMMEDIATE")
             entries, change = self._write(drafts)
+            self._committing = True
             connection.execute("COMMIT")
         except apsw.Error as error:
             fault = faults.from_sqlite(error, self.path, connection.system_errno)
@@ -180,6 +182,8 @@ class Journal:
         except BaseException:
             self._roll_back(None)
             raise
+        finally:
+            self._committing = False
         self._store.keep(change)
         last = entries[-1]
         self._written = (last.seq, last.hash)
@@ -266,19 +270,19 @@ class Journal:
         """After a failed append: no open transaction, and no trace of it that recovery would honour."""
         connection = self._connection
         self._pragma_sync = ""
+        if isinstance(error, apsw.IOError):
+            # Whether the disk has what earlier commits wrote is no longer known. (A write that found no
+            # space, FullError, took nothing away.)
+            self._suspicions += 1
         with contextlib.suppress(apsw.Error):  # the first error is the one that is told
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-        if error is not None and isinstance(error, apsw.IOError):
-            # Whether the disk has what earlier commits wrote is no longer known.
-            self._suspicions += 1
-            if getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_FSYNC:
-                # The log holds the whole transaction, only its fsync failed: were we killed now,
-                # recovery would find what we are about to report as not written. A commit of one
-                # unchanged page takes its place.
-                with contextlib.suppress(apsw.Error):
-                    connection.execute("PRAGMA synchronous = NORMAL")
-                    connection.pragma("user_version", schema.version_of(connection))
+            if error is not None and self._committing:
+                # Perhaps the log holds the whole transaction and only its fsync failed: were we killed
+                # now, recovery would find what we are about to report as not written. A commit of one
+                # unchanged page takes its place. (On a disk that refuses this too, nothing can.)
+                connection.execute("PRAGMA synchronous = NORMAL")
+                connection.pragma("user_version", schema.version_of(connection))
 
     def sync(self) -> None:
         """Make everything written so far durable. Callable from another thread than `append`.
@@ -371,7 +375,11 @@ class Journal:
         return JournalReader.open(self.path)
 
     def close(self) -> None:
-        """Everything durable, the log moved into the main file, the lock free. Closing twice is fine."""
+        """Everything durable, the log moved into the main file, the lock free. Closing twice is fine.
+
+        Raises:
+            DiskFull, StorageFault: closed, but the last entries are not known to be durable.
+        """
         if self._log < 0:
             return
         try:
@@ -380,7 +388,9 @@ class Journal:
         finally:
             os.close(self._log)
             self._log = -1
-            self._connection.close()
+            # Moving the log may fail on a full or broken disk; it then stays, and the next open uses it.
+            with contextlib.suppress(apsw.Error):
+                self._connection.close()
             self._lock.release()
 
     def __enter__(self) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -19,6 +18,7 @@ from tests.unit.journal.support import (
     append,
     draft,
     finished,
+    in_own_mounts,
     plain_sqlite,
     printed,
     queued,
@@ -292,13 +292,3 @@ def test_a_read_only_directory(path: Path, left: str):
             path.with_name("journal.db-shm").unlink()
     done = in_own_mounts(READ_ONLY_MOUNT, str(path.parent), str(path))
     assert done == ["5 5", "True", "True"]
-
-
-def in_own_mounts(script: str, *args: str) -> list[str]:
-    """Run a script where it may mount what nobody else sees, as root or as any user; its output's lines."""
-    flags = ["-m"] if os.getuid() == 0 else ["-m", "-U", "-r"]
-    done = subprocess.run(
-        ["unshare", *flags, sys.executable, "-c", script, *args], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
