@@ -240,16 +240,19 @@ class OutputFolder:
 
     def _fill_head(self, budget: int) -> None:
         """Move what fits from the front to the head, which stays as it is from now on."""
-        while self._items and budget > 0:
-            item = self._items[0]
+        fits = 0
+        for item in self._items:
             if item.size > budget:
-                if isinstance(item, _Stream):
-                    head = _Stream(item.name)
-                    head.text.write(item.text.take(budget))
-                    self._head.append(head)
-                return
+                break
             budget -= item.size
-            self._head.append(self._items.pop(0))
+            fits += 1
+        self._head = self._items[:fits]
+        self._items = self._items[fits:]
+        first = self._items[0] if self._items else None
+        if isinstance(first, _Stream) and budget > 0:
+            part = _Stream(first.name)
+            part.text.write(first.text.take(budget))
+            self._head.append(part)
 
     def _marker(self) -> Output:
         outputs = f" and {self._omitted_outputs} whole outputs" if self._omitted_outputs else ""

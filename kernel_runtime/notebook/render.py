@@ -37,6 +37,8 @@ CAP_BYTES = 8 << 20
 _PAGE = 1000
 _PAGE_BYTES = 4 << 20
 _OPEN_FOLDERS = 2
+_NOBODY = ""
+"""stands for the execution of output that belongs to none: it shows nowhere, and may update displays"""
 _SHOWN = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "GapRecorded", "ExecutionFinished")
 
 
@@ -147,8 +149,8 @@ class NotebookBuilder:
         after = 0
         while page := self._page(after, kinds=["OutputRecorded"]):
             for entry in page:
-                if isinstance(entry.fact, OutputRecorded) and entry.execution_id and entry.seq <= head:
-                    self._displays.note(entry.execution_id, entry.fact.messages)
+                if isinstance(entry.fact, OutputRecorded) and entry.seq <= head:
+                    self._displays.note(entry.execution_id or _NOBODY, entry.fact.messages)
             after = page[-1].seq
             if after >= head:
                 break
@@ -157,15 +159,15 @@ class NotebookBuilder:
 
     def _take(self, entry: Entry, touched: dict[str, None]) -> None:
         execution_id, fact = entry.execution_id, entry.fact
+        if isinstance(fact, OutputRecorded):
+            for other in self._displays.note(execution_id or _NOBODY, fact.messages):
+                touched[other] = None
         if execution_id is None or entry.kind not in _SHOWN:
             return
         touched[execution_id] = None
         folder = self._folders.get(execution_id)
         if folder is not None:
             _fold(folder, fact)
-        if isinstance(fact, OutputRecorded):
-            for other in self._displays.note(execution_id, fact.messages):
-                touched[other] = None
 
     def _render(self, touched: dict[str, None]) -> set[str]:
         changed: set[str] = set()

@@ -144,6 +144,20 @@ def test_c38_a_display_of_two_cells_changes_in_both(reader, script):
     assert third["outputs"] == []
 
 
+def test_an_update_that_belongs_to_no_execution_changes_the_display(reader, script):
+    builder = NotebookBuilder(reader)
+    script.run("display", "a", shown("1", "p"))
+    builder.refresh()
+    script.output(None, shown("2", "p", "update_display_data"), printed("unowned"))
+    builder.refresh()
+    fresh = NotebookBuilder(reader)
+    fresh.refresh()
+    for one in (builder, fresh):
+        [cell] = load(one.document())["cells"]
+        assert cell["outputs"][0]["data"] == {"text/plain": ["2"]}
+        assert text_of(cell) == ""
+
+
 def test_c30_a_capped_cell_points_to_the_rest(reader, script):
     script.run("noisy", "a", *(printed(f"line {i}\n") for i in range(1000)))
     builder = NotebookBuilder(reader, cap_bytes=1000)

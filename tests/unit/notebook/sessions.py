@@ -118,7 +118,7 @@ class Script:
     def start(self, execution_id: str) -> None:
         self.append(ExecutionStarted(execution_id=execution_id))
 
-    def output(self, execution_id: str, *messages: dict[str, Any]) -> None:
+    def output(self, execution_id: str | None, *messages: dict[str, Any]) -> None:
         raws = [msgspec.Raw(json.dumps(message).encode()) for message in messages]
         self.append(OutputRecorded(execution_id=execution_id, messages=raws))
 

@@ -285,3 +285,9 @@ def test_s48_killed_in_the_middle_of_writing_the_old_or_the_new_file_is_there(tm
     atomic_write(path, b"whole")
     assert path.read_bytes() == b"whole"
     assert os.listdir(tmp_path) == ["n.ipynb"]
+
+
+def test_writing_loads_no_nbformat():
+    """It is tens of megabytes, and the supervisor writes notebooks."""
+    program = "import sys, kernel_runtime.notebook.write as _; sys.exit('nbformat' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0
