@@ -68,7 +68,7 @@ class Failpoint:
             self._act()
 
     def _armed(self) -> bool:
-        return self._directory is None or os.path.exists(os.path.join(self._directory, "arm"))
+        return self._directory is None or os.access(os.path.join(self._directory, "arm"), os.F_OK)
 
     def _first(self) -> bool:
         if self._directory is None:
@@ -82,7 +82,7 @@ class Failpoint:
         except FileExistsError:
             return False
         finally:
-            os.unlink(temporary)
+            os.remove(temporary)  # noqa: PTH107 - no pathlib: the kernel imports this
         return True
 
     def _act(self) -> None:

@@ -24,6 +24,7 @@ def begin_start(state: State, principal: str, reason: str) -> tuple[State, Draft
         unresponsive=None,
         start_reason=reason,
         restarting=False,
+        stopping=False,
     )
     return after, Draft(f.KernelStarting(argv=[], reason=reason), principal, incarnation)
 
@@ -38,7 +39,7 @@ def start_requested(state: State, event: m.StartRequested, now: int, policy: Pol
     drafts = [draft]
     if event.reason == "jupyter" and state.has_lost(event.principal):
         drafts.append(Draft(f.HeapLossAccepted(how="restart"), event.principal, after.heap))
-        after = after.accepting(event.principal, after.heap)
+        after = replace(after, deaths=0).accepting(event.principal, after.heap)
     return after, [
         m.Append(drafts=tuple(drafts), sync=True),
         m.StartKernel(incarnation=after.incarnation),
@@ -64,11 +65,10 @@ def restart_requested(state: State, event: m.RestartRequested, now: int, policy:
 
 def stop_requested(state: State, event: m.StopRequested, now: int, policy: Policy) -> Result:
     if state.kernel not in ("up", "starting"):
-        after = replace(state, kernel="stopped" if state.kernel != "dead" else "dead")
-        return after, [m.Respond(token=event.token, result={"stopped": True})]
+        return state, [m.Respond(token=event.token, result={"stopped": True})]
     told = Draft(f.HeapLossAccepted(how="restart"), event.principal, state.incarnation + 1)
-    after = replace(state, restarting=False).accepting(event.principal, state.incarnation + 1)
-    return after, [
+    after = replace(state, restarting=False, stopping=True, deaths=0)
+    return after.accepting(event.principal, state.incarnation + 1), [
         m.Append(drafts=(told,), sync=True),
         m.StopKernel(reason=event.reason),
         m.Respond(token=event.token, result={"stopped": True}),
@@ -76,6 +76,8 @@ def stop_requested(state: State, event: m.StopRequested, now: int, policy: Polic
 
 
 def came_up(state: State, event: m.KernelCameUp, now: int, policy: Policy) -> Result:
+    if state.kernel != "starting":
+        return state, []  # an answer from a kernel that was buried meanwhile
     fact = f.KernelStarted(
         pid=event.pid,
         start_time=event.start_time,
@@ -93,12 +95,20 @@ def came_up(state: State, event: m.KernelCameUp, now: int, policy: Policy) -> Re
 
 
 def failed_to_start(state: State, event: m.KernelFailedToStart, now: int, policy: Policy) -> Result:
+    if state.kernel != "starting":
+        return state, []
     attempt = state.attempts + 1
     fact = f.KernelStartFailed(
         attempt=attempt, stderr=event.stderr, exit_status=event.exit_status, signal=event.signal
     )
     drafts = [Draft(fact, SYSTEM, state.incarnation)]
-    if attempt < policy.start_attempts and not state.restarting:
+    if state.restarting:
+        # it was on its way out to make room for the next one, and has gone by itself
+        after, aborts, ends = abort(state, list(state.queue), {"kernel": "start failed"}, None)
+        after, start = begin_start(after, SYSTEM, "restart")
+        appended = m.Append(drafts=(*drafts, *aborts, start))
+        return after, [appended, *ends, m.StartKernel(incarnation=after.incarnation)]
+    if attempt < policy.start_attempts and not state.stopping:
         after = replace(state, attempts=attempt)
         return after, [
             m.Append(drafts=tuple(drafts)),
@@ -113,7 +123,12 @@ def failed_to_start(state: State, event: m.KernelFailedToStart, now: int, policy
         signal=event.signal,
         attempts=attempt,
     )
-    after = replace(state, kernel="dead", attempts=0, deaths=state.deaths + 1, start_waiters=())
+    kernel, deaths = "dead", state.deaths + 1
+    if state.stopping:
+        kernel, deaths = "stopped", state.deaths
+        stopped = f.KernelStopped(reason="stop", exit_status=event.exit_status, signal=event.signal)
+        drafts.append(Draft(stopped, SYSTEM, state.incarnation))
+    after = replace(state, kernel=kernel, attempts=0, deaths=deaths, start_waiters=(), stopping=False)
     why = {"ename": "KernelStartFailed", "evalue": error.message, "traceback": event.stderr.splitlines()}
     after, aborts, ends = abort(after, list(state.queue), {"kernel": "start failed"}, why)
     refusals: Commands = [m.Refuse(token=token, error=error) for token in state.start_waiters]
@@ -121,6 +136,8 @@ def failed_to_start(state: State, event: m.KernelFailedToStart, now: int, policy
 
 
 def kernel_exited(state: State, event: m.KernelExited, now: int, policy: Policy) -> Result:
+    if state.kernel not in ("up", "starting"):
+        return state, []  # recorded already: a supervisor died before it could clear up
     drafts: list[Draft] = []
     commands: Commands = []
     after = state
@@ -154,6 +171,8 @@ def kernel_exited(state: State, event: m.KernelExited, now: int, policy: Policy)
         deaths=state.deaths if event.asked or state.exit_announced is not None else state.deaths + 1,
         exit_announced=None,
         unresponsive=None,
+        attempts=0,
+        stopping=False,
     )
     if state.restarting:
         after, start = begin_start(after, SYSTEM, "restart")
@@ -171,6 +190,8 @@ def kernel_exited(state: State, event: m.KernelExited, now: int, policy: Policy)
 
 
 def adopted(state: State, event: m.Adopted, now: int, policy: Policy) -> Result:
+    if state.kernel != "up":
+        return state, []
     running = [state.running.execution.execution_id] if state.running is not None else []
     fact = f.KernelAdopted(
         pid=event.pid,
@@ -179,7 +200,6 @@ def adopted(state: State, event: m.Adopted, now: int, policy: Policy) -> Result:
         executions_running=running,
     )
     commands: Commands = [m.Append(drafts=(Draft(fact, SYSTEM, state.incarnation),))]
-    after = replace(state, kernel="up")
     if state.running is not None:
         if state.own:
             # the old supervisor may have died between the intent and the send; our kernel drops
@@ -187,8 +207,7 @@ def adopted(state: State, event: m.Adopted, now: int, policy: Policy) -> Result:
             commands.append(m.Dispatch(execution=state.running.execution, again=True))
         else:
             commands.append(m.ProbeShell())
-        return after, commands
-    return after, commands
+    return state, commands
 
 
 def unresponsive(state: State, event: m.TurnedUnresponsive, now: int, policy: Policy) -> Result:

@@ -22,7 +22,9 @@ def refuse(state: State, token: Any, error: Any) -> Result:
 
 
 def may_dispatch(state: State, now: int, policy: Policy) -> bool:
-    if state.kernel != "up" or state.running is not None or state.restarting or not state.queue:
+    if state.kernel != "up" or state.running is not None or not state.queue:
+        return False
+    if state.restarting or state.stopping:
         return False
     # a kernel that announced its exit would take the request with it
     return state.exit_announced is None or now - state.exit_announced >= policy.exit_patience
@@ -126,6 +128,8 @@ def went_idle(state: State, event: m.WentIdle, now: int, policy: Policy) -> Resu
     if not is_running(state, event.msg_id):
         return state, []
     assert state.running is not None
+    if state.running.idle_at is not None:
+        return state, []  # patience runs from the first one
     return replace(state, running=replace(state.running, idle_at=now)), []
 
 

@@ -10,6 +10,7 @@ from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.core.lifecycle.kernel_life import begin_start
 from kernel_runtime.core.lifecycle.queue import Commands, Result, may_dispatch, refuse, take_next
 from kernel_runtime.core.lifecycle.state import Pending, Policy, State
+from kernel_runtime.core.projection import TELLING_ACCEPTS
 from kernel_runtime.errors import CrashLoop, HeapLost, IncarnationMismatch, KeyConflict
 from kernel_runtime.model import facts as f
 from kernel_runtime.model.entry import Draft
@@ -130,8 +131,8 @@ def _crash_loop(state: State) -> CrashLoop:
 
 def attached(state: State, event: m.Attached, now: int, policy: Policy) -> Result:
     known = state.seen.get(event.principal)
-    nothing_to_see = state.kernel not in ("starting", "up")
-    if nothing_to_see or state.has_lost(event.principal):
+    # a kernel that has not answered may never: nobody has seen its heap
+    if state.kernel != "up" or state.has_lost(event.principal):
         return state, []
     if known is not None and known.incarnation == state.heap:
         return state, []
@@ -151,4 +152,5 @@ def loss_told(state: State, event: m.LossTold, now: int, policy: Policy) -> Resu
     if not state.has_lost(event.principal):
         return state, []
     draft = Draft(f.HeapLossTold(lost=event.lost, how=event.how), event.principal, state.heap)
-    return state.accepting(event.principal, state.heap), [m.Append(drafts=(draft,))]
+    after = state.accepting(event.principal, state.heap) if event.how in TELLING_ACCEPTS else state
+    return after, [m.Append(drafts=(draft,))]

@@ -92,6 +92,8 @@ class State(Struct, frozen=True, kw_only=True):
     start_reason: str = ""
     restarting: bool = False
     """the old kernel is being stopped to make room for the next incarnation"""
+    stopping: bool = False
+    """the kernel is being stopped: nothing that is still queued begins"""
 
     @property
     def heap(self) -> int:

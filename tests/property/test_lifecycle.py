@@ -1,0 +1,634 @@
+"""The laws of a session's life, whatever happens in whatever order.
+
+A model journal takes what the core appends, or refuses it at random: then the event has not happened.
+Events come in any order, also in orders that no kernel and no client ever made: replies of the
+dead, second replies, exits while starting, adoptions out of the blue. At any moment the
+supervisor may be gone and the next one know only what the journal says.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from msgspec.structs import replace
+
+from kernel_runtime.core.lifecycle import Policy, State, may_dispatch, next_deadline, step
+from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.core.projection import Projections
+from kernel_runtime.errors import CrashLoop, HeapLost, IncarnationMismatch, KernelStartFailed, NotBlocked
+from kernel_runtime.errors import KernelRuntimeError, KeyConflict, SessionBusy
+from kernel_runtime.model import facts as f
+from kernel_runtime.model.entry import Draft, Entry
+from kernel_runtime.model.execution import Execution, Seen
+from kernel_runtime.model.truth import STATES
+from kernel_runtime.supervisor.recover import recover
+
+PRINCIPALS = ("agent:a", "agent:b", "human:c")
+CLIENTS = ("c1", "c2", "c3")
+POLICY = Policy()
+SECOND = 1_000_000_000
+
+principals = st.sampled_from(PRINCIPALS)
+journal_fails = st.sampled_from([False] * 5 + [True])
+
+
+class ModelJournal:
+    """Entries in memory, with the projections and the questions that `recover` asks of a real one."""
+
+    def __init__(self) -> None:
+        self.all: list[Entry] = []
+        self.folds = Projections()
+
+    def append(self, drafts: Iterable[Draft], now: int) -> list[Entry]:
+        added = []
+        for draft in drafts:
+            entry = Entry(
+                seq=len(self.all) + 1,
+                at=now,
+                mono=now,
+                incarnation=draft.incarnation,
+                principal=draft.principal,
+                kind=type(draft.fact).__name__,
+                fact=draft.fact,
+                execution_id=f.execution_of(draft.fact),
+                prev_hash="",
+                hash="",
+            )
+            self.all.append(entry)
+            self.folds.apply(entry)
+            added.append(entry)
+        return added
+
+    # what recover reads
+
+    def latest(self, kind: str) -> Entry | None:
+        return next((e for e in reversed(self.all) if e.kind == kind), None)
+
+    def entries(
+        self,
+        after: int = 0,
+        *,
+        limit: int = 1000,
+        execution_id: str | None = None,
+        kinds: Iterable[str] | None = None,
+        last: int | None = None,
+    ) -> list[Entry]:
+        wanted = None if kinds is None else set(kinds)
+        found = [
+            e
+            for e in self.all
+            if e.seq > after
+            and (wanted is None or e.kind in wanted)
+            and (execution_id is None or e.execution_id == execution_id)
+        ]
+        return found[:limit] if last is None else found[-last:]
+
+    def executions(self, *, status: str) -> list[Execution]:
+        rows = [row for row in self.folds.executions.values() if row.status == status]
+        return sorted(rows, key=lambda row: row.queued_seq)
+
+    def seen(self) -> dict[str, Seen]:
+        return dict(self.folds.seen)
+
+
+class Lifecycle(RuleBasedStateMachine):
+    """The shell, as far as the laws need one, around `step`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.journal = ModelJournal()
+        self.state = State(session="s")
+        self.now = SECOND
+        self.count = 0
+        self.asked: dict[int, m.Event] = {}
+        self.answered: Counter[int] = Counter()
+        self.dispatched: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+        self.untold: set[str] = set()
+        """principals that knew a heap which is gone, and to whom nobody has said so"""
+        self.foretold: dict[str, int] = {}
+        """principals that ended an incarnation themselves"""
+        self.kernels_started: list[int] = []
+
+    # -- the shell
+
+    def number(self) -> int:
+        self.count += 1
+        return self.count
+
+    def token(self) -> int:
+        return self.number()
+
+    def happen(self, event: m.Event, *, fails: bool = False) -> list[m.Command]:
+        """Apply an event. With `fails` the journal takes nothing: then nothing may have happened."""
+        token = getattr(event, "token", None)
+        if token is not None:
+            self.asked[token] = event
+        before = self.state
+        after, commands = step(before, event, self.now, POLICY)
+        appends = [c for c in commands if isinstance(c, m.Append)]
+        assert len(appends) <= 1, "one transaction per event"
+        assert commands[:1] == appends or not appends, "the journal comes before all else"
+        if appends and fails:
+            if token is not None:
+                self.answered[token] += 1  # the shell refuses it with the journal's error
+            return []
+        entries = [e for a in appends for e in self.journal.append(a.drafts, self.now)]
+        self.state = after
+        self.hold_against_the_laws(event, before, appends, entries, commands)
+        for command in commands:
+            self.perform(command)
+        return commands
+
+    def perform(self, command: m.Command) -> None:
+        if isinstance(command, m.Respond | m.Refuse) and command.token is not None:
+            self.answered[command.token] += 1
+        elif isinstance(command, m.Ended):
+            self.ended[command.execution.execution_id] += 1
+        elif isinstance(command, m.StartKernel):
+            self.kernels_started.append(command.incarnation)
+
+    # -- laws of one transition
+
+    def hold_against_the_laws(
+        self,
+        event: m.Event,
+        before: State,
+        appends: list[m.Append],
+        entries: list[Entry],
+        commands: list[m.Command],
+    ) -> None:
+        started = {e.execution_id for e in entries if isinstance(e.fact, f.ExecutionStarted)}
+        dispatches = [c for c in commands if isinstance(c, m.Dispatch)]
+        assert len(dispatches) <= 1
+        for dispatch in dispatches:
+            name = dispatch.execution.execution_id
+            assert self.journal.folds.executions[name].status in ("running", "blocked")
+            if dispatch.again:
+                assert isinstance(event, m.Adopted)
+                assert before.own, "a kernel that does not drop what it has seen is never sent it again"
+                assert name not in started
+            else:
+                assert name in started
+                assert appends[0].sync, "the intent is on the disk before the kernel can see it"
+                assert self.dispatched[name] == 0, "dispatched twice"
+                self.dispatched[name] += 1
+        assert started == {d.execution.execution_id for d in dispatches if not d.again}
+        if any(isinstance(e.fact, f.ExecutionQueued) for e in entries):
+            assert appends[0].sync, "the intent to run is on the disk before its reply"
+        self.check_outcomes(event, before, entries)
+        self.check_loss(event, before, entries, commands)
+        for command in commands:
+            if isinstance(command, m.StartKernel):
+                # again only as the next try of a start that nobody saw come up
+                known = [e.incarnation for e in self.journal.all if e.kind == "KernelStarting"]
+                assert command.incarnation == known[-1] == self.state.incarnation
+                assert self.state.kernel == "starting"
+
+    def check_outcomes(self, event: m.Event, before: State, entries: list[Entry]) -> None:
+        over = isinstance(event, m.KernelExited | m.KernelFailedToStart)
+        failed = next(
+            (
+                e.execution_id
+                for e in entries
+                if isinstance(e.fact, f.ExecutionFinished) and e.fact.outcome in ("error", "interrupted")
+            ),
+            None,
+        )
+        for entry in entries:
+            fact = entry.fact
+            if not isinstance(fact, f.ExecutionFinished):
+                continue
+            name = fact.execution_id
+            earlier = [e for e in self.journal.all if e.execution_id == name and e.kind == entry.kind]
+            assert len(earlier) == 1, "a second outcome"
+            queued = next(p for p in (*before.queue, *_running(before)) if p.execution_id == name)
+            if any(p.execution_id == name for p in before.queue):
+                assert fact.outcome == "aborted"
+                assert over or (
+                    failed is not None
+                    and before.running is not None
+                    and before.running.execution.client == queued.client
+                    and failed == before.running.execution.execution_id
+                ), "only the queue of the client whose cell failed, or of a kernel that is gone"
+            elif fact.outcome == "aborted":
+                assert isinstance(event, m.Replied)
+                assert event.status == "aborted", "the kernel itself said that it did not run it"
+            if fact.outcome == "died":
+                assert isinstance(event, m.KernelExited)
+            if fact.outcome == "ok":
+                assert isinstance(event, m.Replied)
+                assert event.status == "ok"
+                assert event.sigint_at is None
+
+    def check_loss(
+        self, event: m.Event, before: State, entries: list[Entry], commands: list[m.Command]
+    ) -> None:
+        """The rules of INTERFACE.md, kept here by other means: a set of people nobody has told yet."""
+        if isinstance(event, m.Submitted) and event.recorded is None:
+            lost = event.principal in self.untold
+            accepted = any(isinstance(e.fact, f.ExecutionQueued) for e in entries)
+            refused = [c.error for c in commands if isinstance(c, m.Refuse)]
+            assert accepted != bool(refused)
+            if accepted:
+                assert not lost or event.accept, "run before the loss was told or accepted"
+            if any(isinstance(error, HeapLost) for error in refused):
+                assert lost
+                assert not event.accept
+        for entry in entries:
+            fact = entry.fact
+            told = isinstance(fact, f.HeapLossTold) and fact.how in ("status", "brief", "stderr")
+            if isinstance(fact, f.HeapLossAccepted) or told:
+                self.untold.discard(entry.principal)
+                self.foretold[entry.principal] = entry.incarnation
+            elif entry.kind in ("KernelDied", "KernelStopped", "KernelStartFailed"):
+                if self.state.kernel == "starting" and self.state.incarnation == entry.incarnation:
+                    continue  # it will be tried again
+                for principal, seen in self.journal.folds.seen.items():
+                    if seen.incarnation == entry.incarnation and (
+                        self.foretold.get(principal, 0) <= entry.incarnation
+                    ):
+                        self.untold.add(principal)
+
+    # -- laws of every moment
+
+    @invariant()
+    def state_has_a_name(self) -> None:
+        assert self.state.name in STATES
+
+    @invariant()
+    def one_runs_at_most_and_the_journal_agrees(self) -> None:
+        rows = self.journal.folds.executions.values()
+        running = [row.execution_id for row in rows if row.status in ("running", "blocked")]
+        assert running == [p.execution_id for p in _running(self.state)]
+        queued = sorted((r.queued_seq, r.execution_id) for r in rows if r.status == "queued")
+        assert [name for _, name in queued] == [p.execution_id for p in self.state.queue]
+
+    @invariant()
+    def no_answer_twice(self) -> None:
+        assert all(count == 1 for count in self.answered.values())
+
+    @invariant()
+    def as_many_told_as_ended(self) -> None:
+        done = {r.execution_id for r in self.journal.folds.executions.values() if r.status == "done"}
+        assert all(count == 1 for count in self.ended.values())
+        assert self.ended.keys() <= done
+
+    @invariant()
+    def a_kernel_that_is_gone_leaves_nothing_open(self) -> None:
+        if self.state.kernel in ("none", "dead", "stopped"):
+            assert self.state.running is None
+            assert not self.state.queue
+            assert self.state.ladder is None
+            assert not self.state.start_waiters
+            assert not self.state.restarting
+            assert not self.state.stopping
+
+    @invariant()
+    def the_journal_is_enough(self) -> None:
+        """A supervisor that starts now knows what this one knows, but for what only a process can hold."""
+        known = recover(self.journal, "s", self.now)  # type: ignore[arg-type]
+        assert _lasting(known) == _lasting(self.state)
+        assert (known.exit_announced is None) >= (self.state.exit_announced is None) or (
+            known.kernel == "up"
+        )
+
+    # -- what clients do
+
+    def known_executions(self) -> list[Execution]:
+        return list(self.journal.folds.executions.values())
+
+    @rule(
+        principal=principals,
+        client=st.sampled_from(CLIENTS),
+        accept=st.booleans(),
+        stop_on_error=st.booleans(),
+        silent=st.sampled_from([False, False, True]),
+        jupyter=st.sampled_from([False, False, True]),
+        expected=st.sampled_from([None, None, None, 1, 2]),
+        fails=journal_fails,
+    )
+    def submit(
+        self,
+        principal: str,
+        client: str,
+        accept: bool,
+        stop_on_error: bool,
+        silent: bool,
+        jupyter: bool,
+        expected: int | None,
+        fails: bool,
+    ) -> None:
+        name = f"e{self.number()}"
+        queued = f.ExecutionQueued(
+            execution_id=name,
+            source=name,
+            cell_id=f"cell-{name}",
+            msg_id=f"m-{name}",
+            key=f"k-{name}",
+            client_session=client,
+            stop_on_error=stop_on_error,
+            silent=silent,
+        )
+        heap = self.state.heap
+        commands = self.happen(
+            m.Submitted(
+                token=self.token(),
+                queued=queued,
+                principal=principal,
+                client=client,
+                accept=accept and not jupyter,
+                expect_incarnation=expected,
+                jupyter=jupyter,
+            ),
+            fails=fails,
+        )
+        for command in commands:
+            if isinstance(command, m.Refuse):
+                assert isinstance(command.error, HeapLost | IncarnationMismatch | CrashLoop)
+                assert isinstance(command.error, IncarnationMismatch) == (expected not in (None, heap))
+            elif isinstance(command, m.Respond):
+                assert expected in (None, heap)
+                assert command.result["execution_id"] == name
+                assert command.result["incarnation"] == self.state.incarnation == heap
+
+    @precondition(lambda self: self.journal.folds.executions)
+    @rule(data=st.data(), principal=principals, same=st.booleans())
+    def submit_with_a_known_key(self, data: st.DataObject, principal: str, same: bool) -> None:
+        row = data.draw(st.sampled_from(self.known_executions()))
+        queued = f.ExecutionQueued(
+            execution_id=f"e{self.number()}", source="", cell_id="c", msg_id="", key=row.key
+        )
+        before, length = self.state, len(self.journal.all)
+        (command,) = self.happen(
+            m.Submitted(
+                token=self.token(),
+                queued=queued,
+                principal=principal,
+                client="c1",
+                recorded=row,
+                recorded_digest_differs=not same,
+            )
+        )
+        assert (self.state, len(self.journal.all)) == (before, length), "a known key runs nothing"
+        if same:
+            assert isinstance(command, m.Respond)
+            assert command.result["execution_id"] == row.execution_id
+        else:
+            assert isinstance(command, m.Refuse)
+            assert isinstance(command.error, KeyConflict)
+
+    @rule(principal=principals, reason=st.sampled_from(["new", "jupyter"]), fails=journal_fails)
+    def start(self, principal: str, reason: str, fails: bool) -> None:
+        self.happen(m.StartRequested(token=self.token(), principal=principal, reason=reason), fails=fails)
+
+    @rule(principal=principals, fails=journal_fails)
+    def restart(self, principal: str, fails: bool) -> None:
+        self.happen(m.RestartRequested(token=self.token(), principal=principal), fails=fails)
+
+    @rule(principal=principals, fails=journal_fails)
+    def stop(self, principal: str, fails: bool) -> None:
+        self.happen(m.StopRequested(token=self.token(), principal=principal), fails=fails)
+
+    @rule(principal=principals, fails=journal_fails)
+    def attach(self, principal: str, fails: bool) -> None:
+        self.happen(m.Attached(principal=principal), fails=fails)
+
+    @rule(principal=principals, fails=journal_fails)
+    def accept_the_loss(self, principal: str, fails: bool) -> None:
+        self.happen(m.LossAccepted(token=self.token(), principal=principal), fails=fails)
+
+    @rule(
+        principal=principals, how=st.sampled_from(["status", "brief", "attach", "refused"]), fails=journal_fails
+    )
+    def tell_the_loss(self, principal: str, how: str, fails: bool) -> None:
+        self.happen(m.LossTold(principal=principal, lost=1, how=how), fails=fails)
+
+    @rule(principal=principals, eof=st.booleans(), wrong=st.booleans(), fails=journal_fails)
+    def answer(self, principal: str, eof: bool, wrong: bool, fails: bool) -> None:
+        running = self.state.running
+        blocked = running is not None and running.blocked is not None
+        secret = blocked and running is not None and running.blocked == {**(running.blocked or {}), "on": "password"}
+        name = "nobody" if wrong else None
+        event = m.Answered(
+            token=self.token(), principal=principal, text="secret", eof=eof, execution_id=name
+        )
+        commands = self.happen(event, fails=fails)
+        sent = [c for c in commands if isinstance(c, m.SendInput)]
+        assert not (sent and (wrong or not blocked))
+        for command in commands:
+            if isinstance(command, m.Refuse):
+                assert isinstance(command.error, NotBlocked)
+                assert wrong or not blocked
+            if isinstance(command, m.Append) and secret:
+                assert "secret" not in repr(command.drafts), "a password in the journal"
+
+    @rule(principal=principals, fails=journal_fails)
+    def interrupt(self, principal: str, fails: bool) -> None:
+        running = self.state.running
+        commands = self.happen(m.Interrupted(token=self.token(), principal=principal), fails=fails)
+        if running is None:
+            (command,) = commands
+            if isinstance(command, m.Refuse):
+                assert isinstance(command.error, SessionBusy)
+
+    # -- what kernels do
+
+    @rule(own=st.booleans(), fails=journal_fails)
+    def kernel_comes_up(self, own: bool, fails: bool) -> None:
+        self.happen(
+            m.KernelCameUp(
+                pid=1, start_time=1, boot_id="b", language="python", implementation="i", own=own
+            ),
+            fails=fails,
+        )
+
+    @precondition(lambda self: self.state.kernel == "starting")
+    @rule(fails=journal_fails)
+    def kernel_really_comes_up(self, fails: bool) -> None:
+        self.kernel_comes_up(True, fails)
+
+    @rule(fails=journal_fails)
+    def kernel_fails_to_start(self, fails: bool) -> None:
+        commands = self.happen(m.KernelFailedToStart(stderr="no", exit_status=1), fails=fails)
+        assert all(isinstance(c.error, KernelStartFailed) for c in commands if isinstance(c, m.Refuse))
+
+    @rule(asked=st.sampled_from([None, "stop", "restart"]), fails=journal_fails)
+    def kernel_exits(self, asked: str | None, fails: bool) -> None:
+        self.happen(m.KernelExited(pid=1, signal=9, asked=asked), fails=fails)
+
+    @rule(fails=journal_fails)
+    def adopted(self, fails: bool) -> None:
+        self.happen(m.Adopted(pid=1, start_time=1, boot_id="b"), fails=fails)
+
+    def some_msg_id(self, data: st.DataObject) -> str:
+        running = [p.msg_id for p in _running(self.state)]
+        others = [row.msg_id for row in self.known_executions()]
+        return data.draw(st.sampled_from([*running, *running, *running, *others, "m-stranger"]))
+
+    @rule(
+        data=st.data(),
+        status=st.sampled_from(["ok", "ok", "error", "aborted"]),
+        exiting=st.sampled_from([False, False, False, True]),
+        sigint=st.sampled_from([None, None, 5]),
+        fails=journal_fails,
+    )
+    def reply(
+        self, data: st.DataObject, status: str, exiting: bool, sigint: int | None, fails: bool
+    ) -> None:
+        msg_id = self.some_msg_id(data)
+        mine = msg_id in [p.msg_id for p in _running(self.state)]
+        event = m.Replied(
+            msg_id=msg_id,
+            status=status,
+            exiting=exiting,
+            sigint_at=sigint,
+            finished_at=self.now,
+            error={"ename": "E", "evalue": "", "traceback": []} if status == "error" else None,
+            reply={"payload": [{"source": "ask_exit"}]} if exiting else None,
+        )
+        before, length = self.state, len(self.journal.all)
+        self.happen(event, fails=fails)
+        if not mine:
+            assert (self.state, len(self.journal.all)) == (before, length), "late, double or a stranger's"
+
+    @rule(data=st.data())
+    def error_on_iopub(self, data: st.DataObject) -> None:
+        self.happen(m.ErrorSeen(msg_id=self.some_msg_id(data), error={"ename": "KeyboardInterrupt"}))
+
+    @rule(data=st.data())
+    def idle(self, data: st.DataObject) -> None:
+        self.happen(m.WentIdle(msg_id=self.some_msg_id(data)))
+
+    @rule(fails=journal_fails)
+    def shell_drained(self, fails: bool) -> None:
+        self.happen(m.ShellDrained(), fails=fails)
+
+    @rule(data=st.data(), password=st.booleans(), fails=journal_fails)
+    def input_asked(self, data: st.DataObject, password: bool, fails: bool) -> None:
+        self.happen(
+            m.InputAsked(msg_id=self.some_msg_id(data), prompt="?", password=password, since="now"),
+            fails=fails,
+        )
+
+    @rule(fails=journal_fails, back=st.booleans())
+    def responsiveness(self, fails: bool, back: bool) -> None:
+        event = m.TurnedResponsive() if back else m.TurnedUnresponsive(evidence={"process": "stopped"})
+        self.happen(event, fails=fails)
+
+    # -- time and the supervisor itself
+
+    @rule(fails=journal_fails)
+    def queue_moves(self, fails: bool) -> None:
+        movable = may_dispatch(self.state, self.now, POLICY)
+        commands = self.happen(m.Proceeded(), fails=fails)
+        assert fails or bool(commands) == movable
+
+    @rule(seconds=st.sampled_from([0.1, 1.0, 2.5, 7.0]))
+    def time_passes(self, seconds: float) -> None:
+        """As the shell does it: a `Ticked` at each deadline on the way."""
+        end = self.now + int(seconds * SECOND)
+        while (due := next_deadline(self.state, POLICY)) is not None and due <= end:
+            self.now = max(self.now, due)
+            self.happen(m.Ticked())
+            later = next_deadline(self.state, POLICY)
+            assert later is None or later > self.now or self.state.ladder is not None, "a busy loop"
+        self.now = max(self.now, end)
+
+    @rule()
+    def a_tick_too_early(self) -> None:
+        self.happen(m.Ticked())
+
+    @rule()
+    def supervisor_dies_and_the_next_one_starts(self) -> None:
+        """Whoever waited for an answer of the old one hears of its death, and asks again."""
+        waiting = self.asked.keys() - self.answered.keys()
+        for token in waiting:
+            self.answered[token] += 1
+        self.state = recover(self.journal, "s", self.now)  # type: ignore[arg-type]
+        # what was journaled and not told is read from the journal by whoever waits for it
+        for row in self.journal.folds.executions.values():
+            if row.status == "done":
+                self.ended[row.execution_id] = 1
+
+    def teardown(self) -> None:
+        """Let it end: each execution has one outcome then, and each question one answer."""
+        for _ in range(3):
+            if self.state.kernel in ("up", "starting"):
+                self.happen(m.KernelExited(pid=1, asked="stop"))
+        assert self.state.kernel not in ("up", "starting")
+        self.a_kernel_that_is_gone_leaves_nothing_open()
+        self.one_runs_at_most_and_the_journal_agrees()
+        outcomes = Counter(e.execution_id for e in self.journal.all if e.kind == "ExecutionFinished")
+        queued = {e.execution_id for e in self.journal.all if e.kind == "ExecutionQueued"}
+        assert outcomes == dict.fromkeys(queued, 1)
+        assert self.ended == dict.fromkeys(queued, 1)
+        assert self.answered == dict.fromkeys(self.asked, 1)
+
+
+def _running(state: State) -> list[Any]:
+    return [state.running.execution] if state.running is not None else []
+
+
+def _lasting(state: State) -> dict[str, Any]:
+    """What a supervisor's death must not change."""
+    running = state.running
+    return {
+        "incarnation": state.incarnation,
+        "kernel": state.kernel,
+        "heap": state.heap,
+        "own": state.own or not state.incarnation,
+        "queue": [p.execution_id for p in state.queue],
+        "pending": list(state.queue),
+        "running": running and running.execution,
+        "blocked": running and running.blocked and (running.blocked["on"], running.blocked["prompt"]),
+        "interrupts": running and running.interrupts,
+        "seen": {
+            name: (seen.incarnation, seen.accepted)
+            for name, seen in state.seen.items()
+            if seen.incarnation or seen.accepted
+        },
+        "deaths": min(state.deaths, POLICY.crash_loop),
+        "attempts": state.attempts,
+    }
+
+
+TestLifecycle = pytest.mark.timeout(300)(Lifecycle.TestCase)
+TestLifecycle.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+@pytest.mark.slow
+class TestLifecycleLonger(Lifecycle.TestCase):  # type: ignore[misc,name-defined]
+    """The same, much longer."""
+
+    settings = settings(max_examples=1500, stateful_step_count=80, deadline=None)
+
+
+def test_a_refused_event_leaves_the_very_same_state():
+    """`step` returns a new state; the old one is untouched and stands when the journal refuses."""
+    state = State(session="s")
+    queued = f.ExecutionQueued(execution_id="e", source="1", cell_id="c", msg_id="m")
+    event = m.Submitted(token=1, queued=queued, principal="agent:a", client="c1")
+    kept = replace(state)
+    after, commands = step(state, event, 0)
+    assert state == kept
+    assert after != state
+    assert isinstance(commands[0], m.Append)
+
+
+def test_an_unknown_event_is_our_bug():
+    class Strange(m.Event, frozen=True):
+        pass
+
+    with pytest.raises(KeyError):
+        step(State(session="s"), Strange(), 0)
+
+
+def test_every_refusal_is_one_of_the_tree():
+    assert issubclass(HeapLost, KernelRuntimeError)
