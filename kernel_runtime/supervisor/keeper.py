@@ -27,6 +27,7 @@ from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError
 from kernel_runtime.supervisor import kernelspec, launch
 from kernel_runtime.supervisor.launch import KernelRecord
 from kernel_runtime.supervisor.link import KernelLink
+from kernel_runtime.supervisor.oom import OomWatch
 from kernel_runtime.supervisor.pump import Pump
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.shell import RETRY, Shell
@@ -41,6 +42,8 @@ TERM_AFTER = 1.0
 KILL_AFTER = 2.0
 WATCH_EVERY = 2.0
 """seconds between looks at a busy kernel"""
+HEARD_WITHIN = 2.0
+"""seconds in which a foreign kernel's iopub must be heard; one that never is runs all the same"""
 SILENT_AFTER = 6.0
 """seconds of silence on control that make a kernel `unresponsive`"""
 
@@ -85,9 +88,14 @@ class Keeper:
         self._timers: list[Timer] = []
         self._watch: Timer | None = None
         self._asked: str | None = None
-        self._oom_before: int | None = None
+        self._oom = OomWatch()
         self._probe: tuple[str, float] | None = None
         self._drained_probe: str | None = None
+        self._drained_by: set[str] = set()
+        self._heard = False
+        """a foreign kernel's iopub reaches us"""
+        self._info: dict[str, Any] | None = None
+        """what a starting foreign kernel answered; it is up once its iopub is heard too"""
         shell.performers[m.StartKernel] = self._start
         shell.performers[m.StopKernel] = self._stop
         shell.performers[m.SendInterrupt] = self._interrupt
@@ -105,7 +113,6 @@ class Keeper:
 
     def _launch(self, incarnation: int) -> None:
         self._asked = None
-        self._oom_before = launch.oom_kills()
         try:
             spec = kernelspec.find(self._kernel_name)
             self._child, record = launch.start(
@@ -130,6 +137,8 @@ class Keeper:
 
     def _connect(self, record: KernelRecord, position: int) -> None:
         self.record = record
+        self._heard = False
+        self._info = self._drained_probe = None
         self.link = KernelLink(
             self._context,
             self._reactor,
@@ -168,22 +177,72 @@ class Keeper:
 
     def _received(self, channel: str, message: Message) -> None:
         parent = message.parent()
+        if channel == "iopub":
+            self._heard = True
         if parent.session == self._probe_session:
             if message.header.msg_type == "kernel_info_reply":
                 self._answered(parent.msg_id, message)
+            elif channel == "iopub":
+                self._probe_heard(parent.msg_id, message)
             return
-        self._on_message(channel, message)
+        if message.header.msg_type != "iopub_welcome":
+            self._on_message(channel, message)
 
     def _answered(self, msg_id: str, message: Message) -> None:
         if msg_id.startswith("ready-") and self._shell.state.kernel == "starting":
-            self._came_up(message.content_dict())
+            self._ready(message.content_dict())
         elif self._probe is not None and msg_id == self._probe[0]:
             self._probe = None
             if self._shell.state.unresponsive is not None:
                 self._happen(m.TurnedResponsive())
         elif msg_id == self._drained_probe:
-            self._drained_probe = None
-            self._happen(m.ShellDrained())
+            # what it said on iopub before may still be on its way: the probe's own idle ends it
+            self._drained_by.add("reply")
+            self._timers.append(self._reactor.after(HEARD_WITHIN, self._drained))
+            self._drained_on_both()
+
+    def _probe_heard(self, msg_id: str, message: Message) -> None:
+        if self._info is not None and self._shell.state.kernel == "starting":
+            info, self._info = self._info, None
+            self._came_up(info)
+        elif msg_id == self._drained_probe and b'"idle"' in message.content:
+            self._drained_by.add("idle")
+            self._drained_on_both()
+
+    def _drained_on_both(self) -> None:
+        if len(self._drained_by) == 2:
+            self._timers.append(self._reactor.after(0, self._drained))
+
+    def _drained(self) -> None:
+        """Our question on shell was answered: whatever ran before it has ended."""
+        if self._drained_probe is None:
+            return
+        if not self._pump.voice.finish():
+            self._timers.append(self._reactor.after(RETRY, self._drained))
+            return
+        self._drained_probe = None
+        self._happen(m.ShellDrained())
+
+    def _ready(self, info: dict[str, Any]) -> None:
+        """It answered. A subscription takes a moment longer, and what is said before it is lost."""
+        assert self.record is not None
+        if self.record.outbox is not None or self._heard:
+            self._came_up(info)
+            return
+        if self._info is None:
+            self._timers.append(self._reactor.after(HEARD_WITHIN, self._never_heard))
+        self._info = info
+        self._timers.append(self._reactor.after(0.05, self._ask_again))
+
+    def _ask_again(self) -> None:
+        if self._info is not None and self.link is not None:
+            self._ask("shell", "ready")
+
+    def _never_heard(self) -> None:
+        if self._info is not None and self._shell.state.kernel == "starting":
+            log.warning("nothing of the kernel's iopub was heard in %s s", HEARD_WITHIN)
+            info, self._info = self._info, None
+            self._came_up(info)
 
     def _came_up(self, info: dict[str, Any]) -> None:
         assert self.record is not None
@@ -210,7 +269,6 @@ class Keeper:
 
     def adopt(self, record: KernelRecord, position: int) -> None:
         """Take over a living kernel: first hear all it said, then go on."""
-        self._oom_before = launch.oom_kills()
         self._connect(record, position)
         if not record.ready:
             self._expect_ready()
@@ -221,6 +279,21 @@ class Keeper:
         self._happen(m.Adopted(pid=who.pid, start_time=who.start_time, boot_id=who.boot_id))
         self._pump.read()
         self.watch()
+
+    def _listen(self) -> None:
+        """Be subscribed before anything is sent to an adopted foreign kernel.
+
+        What it said before is not to be had, nor is its amount known: where it was running something
+        the journal says so.
+        """
+        assert self.link is not None
+        deadline = time.monotonic() + HEARD_WITHIN
+        while not self._heard and time.monotonic() < deadline:
+            self._ask("control", "heard")
+            self.link.wait("iopub", 0.05)
+        running = self._shell.state.running
+        if running is not None:
+            self._pump.unsupervised(running.execution.execution_id)
 
     def bury(self, record: KernelRecord, position: int) -> None:
         """A kernel that died while nobody looked: hear its last words, then record the death."""
@@ -268,13 +341,13 @@ class Keeper:
         self._cancel_timers()
         if self.link is not None:
             self.link.drain()
-        if not self._pump.read(to_end=True):
+        if not (self._pump.voice.finish() and self._pump.read(to_end=True)):
             # nothing is said about the death before its last words are journaled
             self._timers.append(self._reactor.after(RETRY, lambda: self._finish_death(status, evidence)))
             return
         how = process.describe_exit(status) if status is not None else {}
         if how.get("signal") == signal.SIGKILL:
-            evidence.update(launch.out_of_memory(record.process.pid, self._oom_before))
+            evidence.update(self._oom.evidence(record.process.pid))
         event: m.Event
         if self._shell.state.kernel == "starting" and self._asked is None:
             said = launch.tail(record.log)
@@ -350,18 +423,19 @@ class Keeper:
     def _interrupt(self, command: m.SendInterrupt) -> None:
         if self.record is None or self.link is None:
             return
-        if command.how == "message":
+        foreign = self.record.outbox is None
+        if command.how == "signal" or (foreign and self.record.interrupt_mode == "signal"):
+            # one or the other, as its kernelspec says: a second interrupt would hit what comes after
+            process.signal_group(self.record.process, signal.SIGINT)
+        else:
             frames = self.link.signer.build("interrupt_request", b"{}", session=self._probe_session)
             self.link.send("control", frames)
+        if command.how == "message" and foreign:
             # wakes an event loop that waits in `await`, for kernels that need it (ipykernel)
-            if self.record.outbox is None:
-                self._ask("shell", "nudge")
-            if self.record.outbox is None and self.record.interrupt_mode == "signal":
-                process.signal_group(self.record.process, signal.SIGINT)
-            return
-        process.signal_group(self.record.process, signal.SIGINT)
+            self._ask("shell", "nudge")
 
     def _probe_shell(self, command: m.ProbeShell) -> None:
+        self._drained_by.clear()
         self._drained_probe = self._ask("shell", "drained")
 
     # -- responsiveness
@@ -371,6 +445,8 @@ class Keeper:
         state = self._shell.state
         wanted = state.kernel == "up" and (state.running is not None or state.unresponsive is not None)
         if wanted and self._watch is None:
+            if self.record is not None:
+                self._oom.note(self.record.process.pid)
             self._watch = self._reactor.after(WATCH_EVERY, self._watched)
         elif not wanted and self._watch is not None:
             self._watch.cancel()

@@ -190,33 +190,3 @@ def tail(path: str, limit: int = 8192) -> str:
             return file.read().decode("utf-8", "backslashreplace")
     except FileNotFoundError:
         return ""
-
-
-def out_of_memory(pid: int, before: int | None) -> dict[str, Any]:
-    """Evidence that the out-of-memory killer ended a kernel: the cgroup's `oom_kill` count rose.
-
-    Empty when nothing says so; SIGKILL alone is not evidence.
-    """
-    now = oom_kills()
-    if before is not None and now is not None and now > before:
-        return {
-            "oom": {"source": "cgroup memory.events oom_kill", "before": before, "after": now, "pid": pid}
-        }
-    return {}
-
-
-def oom_kills() -> int | None:
-    """`oom_kill` of this cgroup's memory.events (cgroup v2); None where there is none."""
-    try:
-        with open("/proc/self/cgroup") as file:
-            line = next((part for part in file if part.startswith("0::")), None)
-        if line is None:
-            return None
-        events = Path("/sys/fs/cgroup") / line.strip()[3:].lstrip("/") / "memory.events"
-        for item in events.read_text().splitlines():
-            name, _, count = item.partition(" ")
-            if name == "oom_kill":
-                return int(count)
-    except OSError:
-        return None
-    return None

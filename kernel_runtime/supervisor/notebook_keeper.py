@@ -23,6 +23,8 @@ log = logging.getLogger("kernel_runtime.supervisor")
 
 PAUSE = 0.4
 """seconds from the end of an execution to the write"""
+SETTLE = 1.0
+"""seconds until a file in the middle of somebody's save is looked at again"""
 SHARE = 10
 """a write that took t is followed by a pause of at least SHARE times t"""
 
@@ -60,14 +62,16 @@ class NotebookKeeper:
         self._write()
 
     def _run(self) -> None:
+        deferred = False
         while True:
-            self._wanted.wait()
+            self._wanted.wait(SETTLE if deferred else None)
             self._wanted.clear()
             if self._closed:
                 return
-            self._write()
+            deferred = self._write()
 
-    def _write(self) -> None:
+    def _write(self) -> bool:
+        """Write; True: the file is in the middle of somebody's save and is to be tried again."""
         began = time.monotonic()
         try:
             with self._lock:
@@ -76,10 +80,11 @@ class NotebookKeeper:
         except KernelRuntimeError as error:
             # the journal has everything; the next write tries again
             log.warning("the notebook was not written: %s", error.message)
-            return
+            return False
         self._cost = time.monotonic() - began
         for note in written.notes:
             log.info("notebook: %s", note)
+        return written.deferred
 
     def _remember(self, written: Written) -> None:
         """Write down what the file looked like when we left it, for supervisors to come."""
