@@ -12,31 +12,51 @@ import json
 import logging
 import os
 import sys
+import time
 from pathlib import Path
 
 from kernel_runtime import process
 from kernel_runtime.errors import InternalFault, KernelRuntimeError, SupervisorFault
 
+_LOCK_PATIENCE = 2.0
+"""seconds in which somebody who only looked at the lock lets go of it"""
+
 
 def _take_lock(directory: Path) -> int:
     """The session's supervisor lock, held until this process ends, however it ends."""
     fd = os.open(directory / "supervisor.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.pread(fd, 4096, 0).decode("utf-8", "replace")
-        os.close(fd)
-        raise SupervisorFault(
-            f"{directory.name} has a supervisor already",
-            hint="nothing to do: use it",
-            holder=holder,
-        ) from None
+    deadline = time.monotonic() + _LOCK_PATIENCE
+    while True:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            holder = os.pread(fd, 4096, 0)
+        # a client that looks whether a supervisor lives holds the lock for an instant
+        if _is_alive(holder) or time.monotonic() > deadline:
+            os.close(fd)
+            raise SupervisorFault(
+                f"{directory.name} has a supervisor already",
+                hint="nothing to do: use it",
+                holder=holder.decode("utf-8", "replace"),
+            )
+        time.sleep(0.005)
     me = process.identify(os.getpid())
     assert me is not None
     os.ftruncate(fd, 0)
     document = {"pid": me.pid, "start_time": me.start_time, "boot_id": me.boot_id}
     os.pwrite(fd, json.dumps(document).encode(), 0)
     return fd
+
+
+def _is_alive(holder: bytes) -> bool:
+    """Whether the process that wrote this into the lock lives."""
+    try:
+        document = json.loads(holder)
+        who = process.ProcessId(document["pid"], document["start_time"], document["boot_id"])
+    except (ValueError, KeyError, TypeError):
+        return False  # just being written
+    return process.is_alive(who)
 
 
 def main(argv: list[str] | None = None) -> int:
