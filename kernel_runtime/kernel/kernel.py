@@ -1,3 +1,6 @@
+# ruff: noqa: FBT001, FBT002, SLF001
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,arg-type,override,unused-ignore"
+# The signatures and the private names are ipykernel's and IPython's: this is where we reach in.
 """The kernel: ipykernel's, with one way out (the outbox) and one outcome per request.
 
 What is different from ipykernel, and nothing else is: an execute_reply and input_request go into
@@ -16,18 +19,21 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine
+from importlib.util import find_spec
 from typing import Any
 
-from IPython.core.error import StdinNotImplementedError
+import comm
+from ipykernel._version import kernel_protocol_version
 from ipykernel.ipkernel import IPythonKernel
 from ipykernel.thread import CONTROL_THREAD_NAME
+from IPython.core.error import StdinNotImplementedError
 from traitlets import Type
 
 from kernel_runtime.kernel.attribution import Parent, current
 from kernel_runtime.kernel.capture import FdCapture
 from kernel_runtime.kernel.execution import Execution, Interrupts, leave_if_child
+from kernel_runtime.kernel.jsonpack import pack
 from kernel_runtime.kernel.outbox import OutboxWriter
-from kernel_runtime.kernel.session import pack
 from kernel_runtime.kernel.shell import KernelShell, name_of, plain_traceback, text_of
 from kernel_runtime.testing.failpoints import reach
 
@@ -43,13 +49,37 @@ class SessionKernel(IPythonKernel):  # type: ignore[misc]
     outbox: OutboxWriter
     capture: FdCapture
     interrupts: Interrupts
+    debugger: Any = None
+    debugger_class = None  # a traitlets Type would import it now
 
     def __init__(self, **kwargs: Any) -> None:
         app = kwargs["parent"]
         self.outbox, self.capture, self.interrupts = app.outbox, app.capture, app.interrupts
         self._pid = os.getpid()
         self._seen: OrderedDict[str, None] = OrderedDict()
-        super().__init__(**kwargs)
+        # Not IPythonKernel.__init__, which imports debugpy (a third of the start) for everybody.
+        super(IPythonKernel, self).__init__(**kwargs)
+        self._kernel_modules = [
+            m.__file__ for m in list(sys.modules.values()) if getattr(m, "__file__", None)
+        ]
+        self.shell = self.shell_class.instance(
+            parent=self,
+            profile_dir=self.profile_dir,
+            user_module=self.user_module,
+            user_ns=self.user_ns,
+            kernel=self,
+            compiler_class=self.compiler_class,
+        )
+        hook, publisher = self.shell.displayhook, self.shell.display_pub
+        hook.session = publisher.session = self.session
+        hook.pub_socket = publisher.pub_socket = self.iopub_socket
+        hook.topic = self._topic("execute_result")
+        if name := os.environ.get("JPY_SESSION_NAME"):
+            self.shell.user_ns["__session__"] = name
+        self.comm_manager = comm.get_comm_manager()
+        self.shell.configurables.append(self.comm_manager)
+        for msg_type in ("comm_open", "comm_msg", "comm_close"):
+            self.shell_handlers[msg_type] = getattr(self.comm_manager, msg_type)
 
     # -- whose request -----------------------------------------------------------
 
@@ -126,10 +156,10 @@ class SessionKernel(IPythonKernel):  # type: ignore[misc]
                 await result
             if watch is not None:
                 watch.interruptible = False
-        except (Exception, KeyboardInterrupt) as error:
+        except (Exception, KeyboardInterrupt):
             if watch is not None:
                 watch.interruptible = False
-            self.log.error("%s in the handler of %s", name_of(type(error)), msg_type, exc_info=True)
+            self.log.exception("The handler of %s was cut short", msg_type)
         finally:
             if watch is not None:
                 self.interrupts.execution = None
@@ -372,8 +402,43 @@ class SessionKernel(IPythonKernel):  # type: ignore[misc]
             return super().do_history(hist_access_type, output, raw, *args, **kwargs)
         return {"status": "ok", "history": []}
 
+    @property
+    def kernel_info(self) -> dict[str, Any]:
+        features = ["kernel subshells"]
+        if find_spec("debugpy") is not None:
+            features.append("debugger")
+        return {
+            "protocol_version": kernel_protocol_version,
+            "implementation": self.implementation,
+            "implementation_version": self.implementation_version,
+            "language_info": self.language_info,
+            "banner": self.banner,
+            "help_links": self.help_links,
+            "supported_features": features,
+        }
+
+    async def do_debug_request(self, msg: dict[str, Any]) -> Any:
+        """Load the debugger on its first request; we are on the control thread, where it lives."""
+        if self.debugger is None and find_spec("debugpy") is not None:
+            from ipykernel.debugger import Debugger
+
+            self.debugger = Debugger(
+                self.log,
+                self.debugpy_stream,
+                self._publish_debug_event,
+                self.debug_shell_socket,
+                self.session,
+                self._kernel_modules,
+                self.debug_just_my_code,
+                self.filter_internal_frames,
+            )
+            self.debugpy_stream.on_recv(self.dispatch_debugpy, copy=False)
+            self._stopped_queue = asyncio.ensure_future(self.poll_stopped_queue())
+        return await super().do_debug_request(msg)
+
     def start(self) -> None:
-        super().start()
+        self.shell.exit_now = False
+        super(IPythonKernel, self).start()
         self.interrupts.loop = self.io_loop.asyncio_loop
 
 

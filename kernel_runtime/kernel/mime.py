@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import base64
 import math
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import date, datetime, time
 from decimal import Decimal
 from typing import Any
@@ -80,7 +81,7 @@ def _scalar(value: Any, path: str, notes: list[str], depth: int) -> Any:
     if isinstance(value, (datetime, date, time)):
         notes.append(f"{path}: {name} as ISO 8601 text")
         return value.isoformat()
-    if isinstance(value, (Sequence, Set)):
+    if isinstance(value, (Sequence, AbstractSet)):
         notes.append(f"{path}: {name} as list")
         return [clean(v, f"{path}[{i}]", notes, depth + 1) for i, v in enumerate(value)]
     try:

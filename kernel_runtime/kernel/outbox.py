@@ -1,4 +1,4 @@
-# ruff: noqa: PTH100, PTH104, PTH110, PTH118
+# ruff: noqa: PTH100, PTH104, PTH110
 # os.path: this loads in the user's process, before anything else
 """The kernel's outbox, writing side. Standard library only, any thread, any moment.
 

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH103, PTH104, PTH108, PTH110, PTH118
+# ruff: noqa: PTH103, PTH104, PTH108, PTH110
 # os.path: this loads in the user's process, before anything else
 r"""The outbox on disk: what its writer and its reader agree on. Standard library only.
 

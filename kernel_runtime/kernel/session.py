@@ -1,24 +1,14 @@
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
 """The kernel's message composer: jupyter_client's, with an encoder that always succeeds."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from jupyter_client.session import DELIM, Session
 
 from kernel_runtime.kernel.attribution import current
-from kernel_runtime.kernel.mime import clean
-
-_encoder = msgspec.json.Encoder(decimal_format="string")
-
-
-def pack(value: Any) -> bytes:
-    """JSON of any value: what JSON does not have is replaced by what comes nearest."""
-    try:
-        return _encoder.encode(value)
-    except (TypeError, ValueError, OverflowError, RecursionError):
-        return _encoder.encode(clean(value, "$", []))
+from kernel_runtime.kernel.jsonpack import pack
 
 
 class KernelSession(Session):

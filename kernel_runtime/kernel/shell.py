@@ -1,3 +1,6 @@
+# ruff: noqa: FBT001, FBT002
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
+# The signatures are IPython's.
 """The IPython shell of our kernel: one error per failure, displays that are valid JSON, no stream flushes.
 
 User code can break what the shell stands on: delete a builtin, put None in sys.stdout, raise an
@@ -10,14 +13,13 @@ from __future__ import annotations
 
 import builtins
 import contextlib
-import sys
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
-from IPython.core.error import UsageError
 from ipykernel.displayhook import ZMQDisplayHook, ZMQShellDisplayHook
 from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
+from IPython.core.error import UsageError
 from traitlets import Type
 
 from kernel_runtime.kernel.attribution import ParentHeader, current

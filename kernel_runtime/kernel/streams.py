@@ -1,3 +1,4 @@
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
 """sys.stdout and sys.stderr, and the IOPub "socket": everything goes into the outbox, now.
 
 The caller's thread does the writing, so a message that `print` or `display` returned from is in
