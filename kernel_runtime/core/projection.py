@@ -30,6 +30,7 @@ from kernel_runtime.model.facts import (
     ExecutionQueued,
     ExecutionStarted,
     Fact,
+    GapRecorded,
     HeapLossAccepted,
     HeapLossTold,
     InputAnswered,
@@ -191,7 +192,7 @@ def _accepted(seen: Seen | None, entry: Entry) -> Seen:
 
 def position_of(fact: Fact) -> int | None:
     """How far the outbox has been read when this fact is on disk, if it says so."""
-    if isinstance(fact, OutputRecorded | ExecutionFinished):
+    if isinstance(fact, OutputRecorded | GapRecorded | InputRequested | ExecutionFinished):
         return fact.position
     return None
 

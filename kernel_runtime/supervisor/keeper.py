@@ -108,11 +108,15 @@ class Keeper:
     # -- start
 
     def _start(self, command: m.StartKernel) -> None:
+        self._asked = None
         # the answer to whoever asked goes out first: starting takes a while
         self._reactor.after(0, lambda: self._launch(command.incarnation))
 
     def _launch(self, incarnation: int) -> None:
-        self._asked = None
+        if self._asked is not None:
+            evidence = {"found": "told to stop before it was started"}
+            self._happen(m.KernelExited(pid=0, asked=self._asked, evidence=evidence))
+            return
         try:
             spec = kernelspec.find(self._kernel_name)
             self._child, record = launch.start(
@@ -130,10 +134,18 @@ class Keeper:
             launch.save_record(self.path, record)
             reach("after-kernel-json")
         except (KernelRuntimeError, OSError) as error:
+            self._end_unrecorded()
             self._happen(m.KernelFailedToStart(stderr=str(error)))
             return
         self._connect(record, 0)
         self._expect_ready()
+
+    def _end_unrecorded(self) -> None:
+        """A kernel whose record could not be written would be nobody's: it ends before the next try."""
+        child, self._child = self._child, None
+        if child is not None and child.poll() is None:
+            child.kill()
+            child.wait()
 
     def _connect(self, record: KernelRecord, position: int) -> None:
         self.record = record
@@ -270,7 +282,8 @@ class Keeper:
     def adopt(self, record: KernelRecord, position: int) -> None:
         """Take over a living kernel: first hear all it said, then go on."""
         self._connect(record, position)
-        if not record.ready:
+        if not record.ready or self._shell.state.kernel == "starting":
+            # it may have answered the last supervisor, but the journal does not know: ask again
             self._expect_ready()
             return
         self._pump.read(to_end=True)
@@ -370,10 +383,10 @@ class Keeper:
             log.warning("the kernel's end waits for the journal: %s", error.message)
             self._timers.append(self._reactor.after(RETRY, lambda: self._finish_death(status, evidence)))
             return
-        self._clean(record)
+        self.clear(record)
 
-    def _clean(self, record: KernelRecord) -> None:
-        """Remove what the kernel left, unless the next one is there already."""
+    def clear(self, record: KernelRecord) -> None:
+        """Remove what a kernel left whose end is journaled, unless the next one is there already."""
         link = self.link
         if link is not None and link.record.incarnation == record.incarnation:
             link.close()

@@ -156,7 +156,8 @@ class Recorder:
     # -- what goes out
 
     def take(self, incarnation: int, *, gaps: bool = False) -> tuple[Draft, ...]:
-        """Drafts of everything taken so far. Gaps are included when asked for, grown, or old.
+        """Drafts of everything taken so far. Gaps are included when asked for, grown, old, or when
+        there is output after them: its position passes them, and they would be in nobody's count.
 
         Call `journaled` once they are, or `forget` when they could not be.
         """
@@ -171,7 +172,7 @@ class Recorder:
                 position=self.position if last else None,
             )
             drafts.append(Draft(fact, _SYSTEM, incarnation))
-        if self._gaps and (gaps or self._gaps_due()):
+        if self._gaps and (gaps or drafts or self._gaps_due()):
             for (owner, reason), (messages_, size) in self._gaps.items():
                 gap = GapRecorded(
                     execution_id=owner,
