@@ -29,15 +29,22 @@ _HANDOVER = 15.0
 
 
 @frame.command("kernel", example="krt kernel -f {connection_file}     # as a kernelspec's argv")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 @click.option(
     "-f", "connection_file", required=True, type=click.Path(path_type=Path), help="Connection file to serve."
 )
 @click.option("--kernel", metavar="SPEC", help="Kernelspec of the session's kernel; python3 by default.")
 @click.option("--session", "name", metavar="NAME", help="Join this session instead of an ephemeral one.")
 def command(
-    *, connection_file: Path, kernel: str | None, name: str | None, as_json: bool, principal: str | None
+    *,
+    connection_file: Path,
+    kernel: str | None,
+    name: str | None,
+    arguments: tuple[str, ...],
+    as_json: bool,
+    principal: str | None,
 ) -> int:
-    """Be a kernel to whoever started this."""
+    """Be a kernel to whoever started this. ARGUMENTS are passed on to the kernel of an ephemeral session."""
     del as_json
     if principal is not None:
         os.environ["KRT_PRINCIPAL"] = principal
@@ -49,12 +56,16 @@ def command(
 
         shim: Shim = Relay(_named(name, kernel), path)
         return exit_like(shim.run())
-    session = _ephemeral(path, kernel)
+    session = _ephemeral(path, kernel, list(arguments))
     shim = Shim(session, ephemeral=True)
     ending = shim.run()
     if ending.final:
         _remove(session)
     return exit_like(ending)
+
+
+# a tool adds options of the kernel's own behind ours, such as --HistoryManager.hist_file
+command.context_settings["ignore_unknown_options"] = True
 
 
 def _named(name: str, kernel: str | None) -> SessionFile:
@@ -66,7 +77,7 @@ def _named(name: str, kernel: str | None) -> SessionFile:
     return session_files.load(name)
 
 
-def _ephemeral(path: Path, kernel: str | None) -> SessionFile:
+def _ephemeral(path: Path, kernel: str | None, arguments: list[str]) -> SessionFile:
     """The session of that connection file, with this process as its owner."""
     from kernel_runtime import process
     from kernel_runtime.client import session_files, spawn
@@ -92,7 +103,8 @@ def _ephemeral(path: Path, kernel: str | None) -> SessionFile:
             session_files.create(name, kernel=kernel, cwd=Path.cwd(), transport=connection.transport)
         try:
             session = session_files.load(name)
-            ephemeral.save(session.directory, ephemeral.Ephemeral(connection_file=str(path), owner=me))
+            record = ephemeral.Ephemeral(connection_file=str(path), owner=me, arguments=arguments)
+            ephemeral.save(session.directory, record)
         except (NoSuchSession, FileNotFoundError):
             continue  # it was just being removed after its last owner
         # the supervisor of an owner that was killed is on its way out, and its ports with it

@@ -44,6 +44,8 @@ class Ephemeral(Struct, frozen=True, kw_only=True):
     connection_file: str
     """absolute path"""
     owner: process.ProcessId
+    arguments: list[str] = []
+    """what the tool wants on the kernel's command line, after the kernelspec's own"""
 
     def connection(self) -> Connection:
         """What the front door has to bind.
