@@ -2,7 +2,8 @@
 
 It knows frames and addresses, not meaning: what comes in is verified and handed on, what goes out
 is addressed. The endpoint stays the same across incarnations and supervisors, so a client that was
-connected stays connected.
+connected stays connected. A reply to a client that is not there at the moment waits for it; what goes
+to everybody goes to whoever has subscribed by then.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from pathlib import Path
 import zmq
 from msgspec.structs import replace
 
-from kernel_runtime.supervisor.reactor import Reactor
+from kernel_runtime.errors import SupervisorFault
+from kernel_runtime.supervisor.mailbox import Mailbox
+from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.wire import DELIMITER, BadMessage, Connection, Message, Signer, ipc_connection
 
 OnMessage = Callable[[str, Message], None]
@@ -55,6 +58,9 @@ class FrontDoor:
         self.session = secrets.token_hex(16)
         self.rejected = 0
         self._reactor = reactor
+        self._mailbox = Mailbox(reactor)
+        self._held: list[list[bytes]] | None = None
+        self._release: Timer | None = None
         self._sockets: dict[str, zmq.Socket[bytes]] = {}
         ports: dict[str, int] = {}
         for channel, kind in _KINDS.items():
@@ -66,15 +72,34 @@ class FrontDoor:
             if kind == zmq.ROUTER:
                 # a client that lost its connection comes back with the same identity
                 socket.router_handover = 1
+                # and is told from one that is not there; a heartbeat's echo needs no such care
+                socket.router_mandatory = int(channel != "hb")
             if connection.curve_secretkey is not None and connection.curve_publickey is not None:
                 socket.curve_secretkey = connection.curve_secretkey.encode()
                 socket.curve_publickey = connection.curve_publickey.encode()
                 socket.curve_server = True
-            ports[f"{channel}_port"] = _bind(socket, connection, channel)
             self._sockets[channel] = socket
+            ports[f"{channel}_port"] = self._bind(socket, connection, channel)
         self.connection = replace(connection, **ports)
         reactor.watch(self._sockets["hb"], self._echo)
         reactor.watch(self._sockets["iopub"], self._welcome)
+
+    def _bind(self, socket: zmq.Socket[bytes], connection: Connection, channel: str) -> int:
+        port = int(getattr(connection, f"{channel}_port"))
+        try:
+            if connection.transport == "tcp" and port == 0:
+                return socket.bind_to_random_port(f"tcp://{connection.ip}")
+            socket.bind(connection.endpoint(channel))
+        except zmq.ZMQError as error:
+            for opened in self._sockets.values():
+                opened.close(linger=0)
+            raise SupervisorFault(
+                f"the front door cannot open {connection.endpoint(channel)}: {error.strerror}",
+                hint="clients know this address, so no other is taken: end what uses it, or stop the session "
+                "and remove its front.json",
+                endpoint=connection.endpoint(channel),
+            ) from error
+        return port
 
     def serve(self, on_message: OnMessage) -> None:
         """Begin to hand over messages of shell, control and stdin."""
@@ -94,6 +119,8 @@ class FrontDoor:
                 # an unsigned stranger learns nothing, not even that it was heard
                 self.rejected += 1
                 continue
+            if message.identities:
+                self._mailbox.heard(socket, message.identities[0])
             on_message(channel, message)
 
     def drain(self, channel: str, on_message: OnMessage) -> None:
@@ -102,7 +129,7 @@ class FrontDoor:
 
     def _echo(self) -> None:
         socket = self._sockets["hb"]
-        while True:
+        for _ in range(_BATCH):
             try:
                 socket.send_multipart(socket.recv_multipart(zmq.NOBLOCK))
             except zmq.Again:
@@ -111,7 +138,7 @@ class FrontDoor:
     def _welcome(self) -> None:
         """Answer each subscription with `iopub_welcome` (JEP 65), as a kernel does."""
         socket = self._sockets["iopub"]
-        while True:
+        for _ in range(_BATCH):
             try:
                 event = socket.recv(zmq.NOBLOCK)
             except zmq.Again:
@@ -126,8 +153,8 @@ class FrontDoor:
                 socket.send_multipart([topic, DELIMITER, *frames] if topic else [DELIMITER, *frames])
 
     def send(self, channel: str, identities: Sequence[bytes], frames: Sequence[bytes]) -> None:
-        """Send signed frames to one client; a client that left is not an error."""
-        self._sockets[channel].send_multipart([*identities, DELIMITER, *frames])
+        """Send signed frames to one client; one that left may come back for them."""
+        self._mailbox.send(self._sockets[channel], [*identities, DELIMITER, *frames])
 
     def reply(self, channel: str, request: Message, msg_type: str, content: object) -> None:
         """A reply of the supervisor's own to a request."""
@@ -136,7 +163,23 @@ class FrontDoor:
 
     def publish(self, topic: bytes, frames: Sequence[bytes]) -> None:
         """Signed frames to everybody on iopub."""
-        self._sockets["iopub"].send_multipart([topic, DELIMITER, *frames])
+        parts = [topic, DELIMITER, *frames]
+        if self._held is not None:
+            self._held.append(parts)
+        else:
+            self._sockets["iopub"].send_multipart(parts)
+
+    def hold(self, seconds: float) -> None:
+        """Publish nothing for so long, then all of it: a predecessor's subscribers are on their way."""
+        self._held = []
+        self._release = self._reactor.after(seconds, self._let_go)
+
+    def _let_go(self) -> None:
+        held, self._held = self._held or [], None
+        if self._release is not None:
+            self._release.cancel()
+        for parts in held:
+            self._sockets["iopub"].send_multipart(parts)
 
     def announce(self, msg_type: str, content: object, parent: bytes) -> None:
         """An iopub message of the supervisor's own; `parent` is a raw header."""
@@ -144,6 +187,8 @@ class FrontDoor:
         self.publish(msg_type.encode(), frames)
 
     def close(self) -> None:
+        self._let_go()
+        self._mailbox.close()
         for channel, socket in self._sockets.items():
             self._reactor.forget(socket)
             socket.close()
@@ -158,14 +203,6 @@ _KINDS = {
     "hb": zmq.ROUTER,
     "iopub": zmq.XPUB,
 }
-
-
-def _bind(socket: zmq.Socket[bytes], connection: Connection, channel: str) -> int:
-    port = int(getattr(connection, f"{channel}_port"))
-    if connection.transport == "tcp" and port == 0:
-        return socket.bind_to_random_port(f"tcp://{connection.ip}")
-    socket.bind(connection.endpoint(channel))
-    return port
 
 
 def write_private(path: Path, data: bytes) -> None:

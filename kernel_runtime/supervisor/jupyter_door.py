@@ -3,35 +3,50 @@
 An execute_request becomes an execution like every other. What only the kernel can answer is
 forwarded as it came, and its reply is routed back by msg_id. What the supervisor knows better
 (kernel_info while the kernel is busy, history across incarnations) it answers itself.
+
+Invariant: whatever a holder of the key sends, the supervisor stays; every `*_request` gets one reply
+while there is a kernel that answers, or none at all. What one client sends on shell reaches the
+kernel in the order it was sent.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from kernel_runtime.core.lifecycle import State
 from kernel_runtime.core.lifecycle import messages as m
-from kernel_runtime.errors import HeapLost, KernelRuntimeError, NotBlocked
-from kernel_runtime.model.facts import ExecutionQueued
-from kernel_runtime.supervisor.recorder import execution_of_msg
+from kernel_runtime.errors import HeapLost, KernelRuntimeError
+from kernel_runtime.model.execution import Execution
+from kernel_runtime.model.facts import ExecutionFinished
+from kernel_runtime.supervisor.jupyter_requests import (
+    lost,
+    principal_of,
+    queued_of,
+    recorded_reply,
+    reply_of,
+    whole,
+)
 from kernel_runtime.supervisor.rpc import check_source
 from kernel_runtime.supervisor.shell import Token
-from kernel_runtime.wire import Header, Message
+from kernel_runtime.wire import BadMessage, Message
 
 if TYPE_CHECKING:
     from kernel_runtime.supervisor.session import Supervisor
 
+log = logging.getLogger("kernel_runtime.supervisor")
+
 _ROUTES = 10_000
-
-
-class Route(msgspec.Struct):
-    """Where the reply to a client's request goes, and what the kernel is to be sent."""
-
-    identities: list[bytes]
-    request: Message
+_LAST_REPLIES = 20
+_NOT_OFFERED = {
+    "create_subshell_request": "executions of a session are one queue: there are no subshells",
+    "delete_subshell_request": "executions of a session are one queue: there are no subshells",
+    "list_subshell_request": "executions of a session are one queue: there are no subshells",
+    "krt_request": "krt_request belongs on control",
+    "apply_request": "code runs by execute_request only: that is what the journal records",
+}
 
 
 class JupyterDoor:
@@ -39,16 +54,18 @@ class JupyterDoor:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._s = supervisor
-        self._routes: OrderedDict[str, tuple[str, list[bytes]]] = OrderedDict()
+        self._routes: OrderedDict[str, tuple[str, Message]] = OrderedDict()
         self._early: list[tuple[str, Message]] = []
+        """came while a kernel was starting"""
+        self._behind: list[tuple[str, str, Message]] = []
+        """came after an execution of the same client's that is still queued: `(execution_id, …)`"""
         supervisor.shell.on_change.append(self.changed)
-        self._shell: dict[str, Callable[[Message], None]] = {
+        # both channels take every request: which one a client uses is a matter of its age
+        self._handlers: dict[str, Callable[[str, Message], None]] = {
             "execute_request": self._execute,
-            "kernel_info_request": lambda r: self._kernel_info("shell", r),
+            "kernel_info_request": self._kernel_info,
+            "connect_request": self._connect,
             "history_request": self._history,
-        }
-        self._control: dict[str, Callable[[Message], None]] = {
-            "kernel_info_request": lambda r: self._kernel_info("control", r),
             "interrupt_request": self._interrupt,
             "shutdown_request": self._shutdown,
         }
@@ -56,46 +73,51 @@ class JupyterDoor:
     def handle(self, channel: str, message: Message) -> None:
         """A verified message that is not ours alone."""
         kind = message.header.msg_type
-        if channel == "stdin":
-            if kind == "input_reply":
-                self._input_reply(message)
-            return
-        known = self._shell if channel == "shell" else self._control
-        handler = known.get(kind)
-        if handler is not None:
-            handler(message)
-        else:
-            self._forward(channel, message)
+        try:
+            if channel == "stdin":
+                if kind == "input_reply":
+                    self._input_reply(message)
+            elif message.header.subshell_id is not None:
+                self._decline(channel, message, "NotOffered", _NOT_OFFERED["create_subshell_request"])
+            elif kind in _NOT_OFFERED:
+                self._decline(channel, message, "NotOffered", _NOT_OFFERED[kind])
+            else:
+                self._handlers.get(kind, self._forward)(channel, message)
+        except BadMessage as error:
+            log.warning("a %s on %s cannot be read: %s", kind, channel, error)
+            self._decline(channel, message, "BadMessage", str(error))
+
+    def _answer(self, channel: str, message: Message, reply: str, content: Mapping[str, Any]) -> None:
+        """A reply of the supervisor's own, between its busy and its idle."""
+        door = self._s.door
+        door.announce("status", {"execution_state": "busy"}, message.frames[1])
+        door.reply(channel, message, reply, content)
+        door.announce("status", {"execution_state": "idle"}, message.frames[1])
+
+    def _decline(self, channel: str, message: Message, ename: str, why: str) -> None:
+        kind = message.header.msg_type
+        if channel != "stdin" and kind.endswith("_request"):
+            error: dict[str, Any] = {"status": "error", "ename": ename, "evalue": why, "traceback": []}
+            if kind == "execute_request":
+                error["execution_count"] = 0
+            self._answer(channel, message, kind.removesuffix("_request") + "_reply", error)
 
     # -- execution
 
-    def _execute(self, message: Message) -> None:
-        content = message.content_dict()
-        execution_id = execution_of_msg(self._s.identity.session_id, message.header.msg_id)
-        silent = bool(content.get("silent", False))
-        metadata = message.metadata_dict()
-        cell_id = metadata.get("cellId") or content.get("cell_id") or execution_id[:8]
-        source = content.get("code", "")
-        queued = ExecutionQueued(
-            execution_id=execution_id,
-            source=source,
-            cell_id=str(cell_id),
-            msg_id=message.header.msg_id,
-            client_session=message.header.session,
-            silent=silent,
-            store_history=bool(content.get("store_history", not silent)),
-            allow_stdin=bool(content.get("allow_stdin", True)),
-            stop_on_error=bool(content.get("stop_on_error", True)),
-            door="jupyter",
-            request=_dump(message),
-        )
-        token = Token(lambda _: None, lambda error: self._refused(message, error))
+    def _execute(self, channel: str, message: Message) -> None:
+        if channel != "shell":
+            self._decline(channel, message, "WrongChannel", "execute_request belongs on shell")
+            return
+        queued = queued_of(self._s.identity.session_id, message)
+        execution_id = queued.execution_id
         recorded = self._s.shell.reader.execution(execution_id)
         if recorded is not None:
-            return  # the same request again: it runs once
+            self._again(message, recorded)
+            return
+        token = Token(lambda _: None, lambda error: self._refused(message, error))
         self._s.keep_request(execution_id, queued, message)
         try:
-            check_source(source)
+            check_source(queued.source)
             self._s.shell.apply(
                 m.Submitted(
                     token=token,
@@ -110,6 +132,37 @@ class JupyterDoor:
         finally:
             self._s.prune_request(execution_id)
 
+    def _again(self, message: Message, recorded: Execution) -> None:
+        """The same request once more: it runs once, and its reply goes to whoever asks now."""
+        if recorded.status == "done":
+            self._answer("shell", message, "execute_reply", self._recorded_reply(recorded))
+        else:
+            queued, _ = self._s.request(recorded.execution_id)
+            self._s.keep_request(recorded.execution_id, queued, message)
+
+    def _recorded_reply(self, recorded: Execution) -> dict[str, Any]:
+        kinds = ["ExecutionFinished"]
+        entries = self._s.shell.reader.entries(execution_id=recorded.execution_id, kinds=kinds, last=1)
+        fact = entries[0].fact if entries else None
+        return recorded_reply(recorded, fact.reply if isinstance(fact, ExecutionFinished) else None)
+
+    def tell_last(self, after: int) -> None:
+        """Reply once more to what ended last, after entry `after`: the supervisor that did so was killed.
+
+        A client that has its reply drops the second one.
+        """
+        reader = self._s.shell.reader
+        for entry in reader.entries(after, kinds=["ExecutionFinished"], last=_LAST_REPLIES):
+            recorded = reader.execution(entry.execution_id or "")
+            if recorded is None:
+                continue
+            message = self._s.request(recorded.execution_id)[1]
+            self._s.prune_request(recorded.execution_id)
+            if message is not None:
+                door = self._s.door
+                door.reply("shell", message, "execute_reply", self._recorded_reply(recorded))
+                door.announce("status", {"execution_state": "idle"}, message.frames[1])
+
     def _refused(self, message: Message, error: KernelRuntimeError) -> None:
         """Nothing was run: say so the way a Jupyter client shows it."""
         parent = message.frames[1]
@@ -121,31 +174,20 @@ class JupyterDoor:
         door.announce("stream", {"name": "stderr", "text": text}, parent)
         failure = {"ename": type(error).__name__, "evalue": error.message, "traceback": text.splitlines()}
         door.announce("error", failure, parent)
-        door.reply(
-            "shell",
-            message,
-            "execute_reply",
-            {"status": "error", "execution_count": 0, **failure, "user_expressions": {}, "payload": []},
-        )
+        content = {"status": "error", "execution_count": 0, **failure, "user_expressions": {}, "payload": []}
+        door.reply("shell", message, "execute_reply", content)
         door.announce("status", {"execution_state": "idle"}, parent)
 
-    def ended(self, route: Message, command: m.Ended) -> None:
+    def ended(self, request: Message, command: m.Ended) -> None:
         """An execution of a Jupyter client ended without a reply of the kernel's."""
         door = self._s.door
-        if command.outcome == "aborted" and command.error is None:
-            reply: dict[str, Any] = {"status": "aborted"}
-            door.announce("status", {"execution_state": "busy"}, route.frames[1])
-        else:
-            error = command.error or {
-                "ename": {"died": "KernelDied"}.get(command.outcome, "ExecutionLost"),
-                "evalue": f"outcome {command.outcome}",
-                "traceback": [],
-            }
-            reply = {"status": "error", "execution_count": 0, **error}
-            if command.outcome in ("died", "aborted"):
-                door.announce("error", dict(error), route.frames[1])
-        door.reply("shell", route, "execute_reply", reply)
-        door.announce("status", {"execution_state": "idle"}, route.frames[1])
+        parent = request.frames[1]
+        if command.outcome == "aborted":
+            door.announce("status", {"execution_state": "busy"}, parent)
+        if command.outcome == "died" or (command.outcome == "aborted" and command.error is not None):
+            door.announce("error", dict(command.error or lost(command.outcome)), parent)
+        door.reply("shell", request, "execute_reply", reply_of(command.outcome, command.error))
+        door.announce("status", {"execution_state": "idle"}, parent)
 
     # -- what the supervisor knows itself
 
@@ -154,53 +196,64 @@ class JupyterDoor:
             # what the kernel itself will say is worth waiting for: clients ask once and remember
             self._early.append((channel, message))
             return
-        info = self._s.kernel_info()
-        door = self._s.door
-        parent = message.frames[1]
-        door.announce("status", {"execution_state": "busy"}, parent)
-        door.reply(channel, message, "kernel_info_reply", info)
-        door.announce("status", {"execution_state": "idle"}, parent)
+        self._answer(channel, message, "kernel_info_reply", self._s.kernel_info())
 
-    def changed(self, _before: object) -> None:
-        """Answer who asked early, once there is an answer."""
+    def _connect(self, channel: str, message: Message) -> None:
+        """The ports of this door: the kernel's own are behind it."""
+        ports = {
+            f"{name}_port": getattr(self._s.door.connection, f"{name}_port")
+            for name in ("shell", "iopub", "stdin", "control", "hb")
+        }
+        self._answer(channel, message, "connect_reply", {"status": "ok", **ports})
+
+    def changed(self, before: State) -> None:
+        """Let go what waited for a kernel or for its turn, and answer what a dead kernel will not."""
+        state = self._s.shell.state
+        if before.kernel == "up" and state.kernel != "up":
+            routes, self._routes = self._routes, OrderedDict()
+            for channel, message in routes.values():
+                self._no_kernel(channel, message)
         if self._early and not self._s.kernel_is_coming():
             early, self._early = self._early, []
             for channel, message in early:
-                self._kernel_info(channel, message)
+                self.handle(channel, message)
+        if self._behind:
+            queued = {pending.execution_id for pending in state.queue}
+            ready = [item for item in self._behind if item[0] not in queued]
+            if ready:
+                self._behind = [item for item in self._behind if item[0] in queued]
+                for _, channel, message in ready:
+                    self._pass_on(channel, message)
 
-    def _history(self, message: Message) -> None:
+    def _history(self, channel: str, message: Message) -> None:
         content = message.content_dict()
         reader = self._s.shell.reader
         kind = content.get("hist_access_type", "tail")
-        incarnation = self._s.shell.state.incarnation
         rows: list[Any] = []
         if kind == "tail":
-            rows = reader.history(n=int(content.get("n") or 10))
+            rows = reader.history(n=max(whole(content.get("n"), 10) or 0, 0))
         elif kind == "search":
             rows = reader.history(
-                n=content.get("n"),
+                n=whole(content.get("n")),
                 pattern=str(content.get("pattern") or "*"),
                 unique=bool(content.get("unique", False)),
             )
         elif kind == "range":
-            session = int(content.get("session") or 0)
+            session = whole(content.get("session"), 0) or 0
             # as IPython: 0 is the current session, negative ones count back from it
-            wanted = session if session > 0 else incarnation + session
-            start = int(content.get("start") or 0)
-            stop = content.get("stop")
+            wanted = session if session > 0 else self._s.shell.state.incarnation + session
+            start = whole(content.get("start"), 0) or 0
+            stop = whole(content.get("stop"))
             rows = [
                 row
                 for row in reader.history()
-                if row[0] == wanted and row[1] >= start and (stop is None or row[1] < int(stop))
+                if row[0] == wanted and row[1] >= start and (stop is None or row[1] < stop)
             ]
         output = bool(content.get("output", False))
         history = [[row[0], row[1], [row[2], None] if output else row[2]] for row in rows]
-        door = self._s.door
-        door.announce("status", {"execution_state": "busy"}, message.frames[1])
-        door.reply("shell", message, "history_reply", {"status": "ok", "history": history})
-        door.announce("status", {"execution_state": "idle"}, message.frames[1])
+        self._answer(channel, message, "history_reply", {"status": "ok", "history": history})
 
-    def _interrupt(self, message: Message) -> None:
+    def _interrupt(self, channel: str, message: Message) -> None:
         door = self._s.door
         parent = message.frames[1]
 
@@ -214,30 +267,21 @@ class JupyterDoor:
         door.announce("status", {"execution_state": "busy"}, parent)
         event = m.Interrupted(token=Token(respond, refuse), principal=principal_of(message.header))
         self._s.shell.request(event, Token(respond, refuse))
-        door.reply("control", message, "interrupt_reply", {"status": "ok"})
+        door.reply(channel, message, "interrupt_reply", {"status": "ok"})
         door.announce("status", {"execution_state": "idle"}, parent)
 
-    def _shutdown(self, message: Message) -> None:
+    def _shutdown(self, channel: str, message: Message) -> None:
         restart = bool(message.content_dict().get("restart", False))
 
         def respond(_: Mapping[str, Any]) -> None:
             content = {"status": "ok", "restart": restart}
-            self._s.door.reply("control", message, "shutdown_reply", content)
+            self._s.door.reply(channel, message, "shutdown_reply", content)
             self._s.door.announce("shutdown_reply", content, message.frames[1])
 
         def refuse(error: KernelRuntimeError) -> None:
-            self._s.door.reply(
-                "control",
-                message,
-                "shutdown_reply",
-                {
-                    "status": "error",
-                    "restart": restart,
-                    "ename": type(error).__name__,
-                    "evalue": error.message,
-                    "traceback": [],
-                },
-            )
+            failure = {"ename": type(error).__name__, "evalue": error.message, "traceback": []}
+            content = {"status": "error", "restart": restart, **failure}
+            self._s.door.reply(channel, message, "shutdown_reply", content)
 
         self._s.shutdown_requested(principal_of(message.header), Token(respond, refuse), restart=restart)
 
@@ -245,85 +289,43 @@ class JupyterDoor:
         value = str(message.content_dict().get("value", ""))
 
         def refuse(error: KernelRuntimeError) -> None:
-            if not isinstance(error, NotBlocked):
-                return
-            # a second answer: the client's prompt is gone already, there is nobody to tell
+            # a second answer: the client's prompt is gone already, and the protocol knows no reply to it
+            log.info("an input_reply of %s was not taken: %s", principal_of(message.header), error.message)
 
-        event = m.Answered(
-            token=Token(lambda _: None, refuse), principal=principal_of(message.header), text=value
-        )
-        self._s.shell.request(event, Token(lambda _: None, refuse))
+        token = Token(lambda _: None, refuse)
+        event = m.Answered(token=token, principal=principal_of(message.header), text=value)
+        self._s.shell.request(event, token)
 
     # -- what only the kernel knows
 
     def _forward(self, channel: str, message: Message) -> None:
-        link = self._s.keeper.link
-        kind = message.header.msg_type
-        if link is None or self._s.shell.state.kernel != "up":
-            if kind.endswith("_request"):
-                reply = kind.removesuffix("_request") + "_reply"
-                error = {
-                    "status": "error",
-                    "ename": "KernelDead",
-                    "evalue": f"the kernel is {self._s.shell.state.name}",
-                    "traceback": [],
-                }
-                self._s.door.announce("status", {"execution_state": "busy"}, message.frames[1])
-                self._s.door.reply(channel, message, reply, error)
-                self._s.door.announce("status", {"execution_state": "idle"}, message.frames[1])
+        if self._s.kernel_is_coming():
+            self._early.append((channel, message))
             return
-        self._routes[message.header.msg_id] = (channel, message.identities)
-        if len(self._routes) > _ROUTES:
-            self._routes.popitem(last=False)
+        if channel == "shell":
+            mine = [p for p in self._s.shell.state.queue if p.client == message.header.session]
+            if mine:
+                self._behind.append((mine[-1].execution_id, channel, message))
+                return
+        self._pass_on(channel, message)
+
+    def _pass_on(self, channel: str, message: Message) -> None:
+        link = self._s.keeper.link
+        if link is None or self._s.shell.state.kernel != "up":
+            self._no_kernel(channel, message)
+            return
+        if message.header.msg_type.endswith("_request"):
+            self._routes[message.header.msg_id] = (channel, message)
+            if len(self._routes) > _ROUTES:
+                self._routes.popitem(last=False)
         link.send(channel, message.frames)
+
+    def _no_kernel(self, channel: str, message: Message) -> None:
+        self._decline(channel, message, "KernelDead", f"the kernel is {self._s.shell.state.name}")
 
     def reply_from_kernel(self, message: Message) -> None:
         """A reply that is not an execute_reply: to whoever asked."""
         route = self._routes.pop(message.parent().msg_id, None)
         if route is not None:
-            self._s.door.send(route[0], route[1], message.frames)
-
-
-def principal_of(header: Header) -> str:
-    """A Jupyter client's principal: what its headers call the user.
-
-    Clients of ours may name any principal there (`agent:planner`).
-    """
-    return header.username if ":" in header.username else f"human:{header.username or 'unknown'}"
-
-
-def _dump(message: Message) -> str:
-    document = {
-        "identities": [part.hex() for part in message.identities],
-        "frames": [part.decode("utf-8", "surrogateescape") for part in message.frames[1:4]],
-        "user_expressions": message.content_dict().get("user_expressions") or {},
-    }
-    from kernel_runtime.supervisor.recorder import sayable
-
-    return msgspec.json.encode(sayable(document)).decode()
-
-
-def restore(queued: ExecutionQueued, sign: Callable[[Sequence[bytes]], bytes]) -> Message:
-    """The client's request as it can be sent again by a new supervisor."""
-    document = msgspec.json.decode(queued.request or "{}")
-    content = msgspec.json.encode(execute_content(queued, document.get("user_expressions") or {}))
-    body = [frame.encode() for frame in document["frames"]] + [content]
-    from kernel_runtime.wire import decode_header
-
-    return Message(
-        [bytes.fromhex(part) for part in document["identities"]],
-        decode_header(body[0]),
-        [sign(body), *body],
-    )
-
-
-def execute_content(queued: ExecutionQueued, user_expressions: Mapping[str, Any]) -> dict[str, Any]:
-    """Content of an execute_request for an execution."""
-    return {
-        "code": queued.source,
-        "silent": queued.silent,
-        "store_history": queued.store_history,
-        "user_expressions": dict(user_expressions),
-        "allow_stdin": queued.allow_stdin,
-        "stop_on_error": queued.stop_on_error,
-    }
+            channel, request = route
+            self._s.door.send(channel, request.identities, message.frames)

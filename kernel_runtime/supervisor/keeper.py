@@ -81,6 +81,8 @@ class Keeper:
         self._outbox_bound = outbox_bound
         self._probe_session = probe_session
         self._on_message = on_message
+        self.arguments: list[str] = []
+        """added to the kernelspec's command line"""
         self.record: KernelRecord | None = None
         self.link: KernelLink | None = None
         self._child: subprocess.Popen[bytes] | None = None
@@ -119,6 +121,7 @@ class Keeper:
             return
         try:
             spec = kernelspec.find(self._kernel_name)
+            spec = msgspec.structs.replace(spec, argv=[*spec.argv, *self.arguments])
             self._child, record = launch.start(
                 spec,
                 session_id=self._session_id,

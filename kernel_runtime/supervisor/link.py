@@ -96,6 +96,11 @@ class KernelLink:
             with contextlib.suppress(BadMessage):  # not signed with this kernel's key: not this kernel's
                 self._on_message(channel, self.signer.split(parts))
 
+    def wait(self, channel: str, seconds: float) -> None:
+        """Handle what arrives on one channel within that time; returns at the first."""
+        if self._sockets[channel].poll(int(seconds * 1000)):
+            self._receive(channel)
+
     def drain(self) -> None:
         """Handle what has already arrived."""
         for channel in list(self._sockets):

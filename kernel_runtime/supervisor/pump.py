@@ -8,7 +8,6 @@ position, and a foreign kernel's messages wait in memory.
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -19,6 +18,7 @@ from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault
 from kernel_runtime.kernel.outbox_reader import Gap, StreamText, WireMessage
 from kernel_runtime.supervisor.door import FrontDoor
+from kernel_runtime.supervisor.foreign import ForeignVoice
 from kernel_runtime.supervisor.link import KernelLink
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.recorder import OUTPUT_TYPES, Recorder, sayable, stream_frames
@@ -66,7 +66,7 @@ class Pump:
         self._publish: list[tuple[bytes, Frames]] = []
         self._recorded = 0
         self._timer: Timer | None = None
-        self._waiting: deque[tuple[str, Frames]] = deque()
+        self.voice = ForeignVoice(reactor, lambda: shell.state, self)
         self._told: set[str | None] = set()
 
     def attach(self, link: KernelLink, incarnation: int, position: int) -> None:
@@ -143,8 +143,7 @@ class Pump:
 
     def _refused(self, error: EnvironmentFault) -> None:
         log.warning("output waits in the outbox: %s", error.message)
-        self._recorder.forget()
-        self._publish.clear()
+        self.forget()
         if self.link is not None:
             self.link.rewind(self._recorded)
         self._recorder.position = self._recorded or None
@@ -157,19 +156,39 @@ class Pump:
         elif isinstance(record, Gap):
             self._recorder.gap(self._running_id(), "outbox-bound", record.messages, record.bytes)
         else:
-            at = record.frames.index(DELIMITER)
-            frames = record.frames[at + 1 :]
-            if record.channel == "iopub":
-                self._iopub(record.frames[0] if at else b"", frames)
-            else:
-                self.flush(gaps=True)
-                header = decode_header(frames[1])
-                parent = decode_header(frames[2])
-                if header.msg_type == "execute_reply":
-                    self.replied(parent, frames, record.position)
-                elif header.msg_type == "input_request":
-                    self.asked(parent, frames, record.position)
+            try:
+                self._message(record)
+            except BadMessage as error:
+                # code in a cell may send anything; what cannot be read must not be read again and again
+                self.unreadable(record.frames, error)
         self._recorder.position = record.position
+
+    def _message(self, record: WireMessage) -> None:
+        at = record.frames.index(DELIMITER)
+        frames = record.frames[at + 1 :]
+        if record.channel == "iopub":
+            self.iopub(record.frames[0] if at else b"", frames)
+            return
+        self.flush(gaps=True)
+        header = decode_header(frames[1])
+        parent = decode_header(frames[2])
+        if header.msg_type == "execute_reply":
+            self.replied(parent, frames, record.position)
+        elif header.msg_type == "input_request":
+            self.asked(parent, frames, record.position)
+
+    def unsupervised(self, execution_id: str) -> None:
+        """A foreign kernel ran this while no supervisor heard it: how much it said nobody knows."""
+        self._recorder.gap(execution_id, "unsupervised", 0, 0)
+        try:
+            self.flush(gaps=True)
+        except EnvironmentFault as error:
+            log.warning("a gap waits for the journal: %s", error.message)
+
+    def unreadable(self, frames: Frames, error: BadMessage) -> None:
+        """Count a message that is not one."""
+        log.warning("a message of the kernel cannot be read: %s", error)
+        self._recorder.gap(self._running_id(), "unreadable", 1, sum(map(len, frames)))
 
     def _stream(self, record: StreamText) -> None:
         content = self._recorder.stream(record.name, record.parent, record.text)
@@ -181,30 +200,13 @@ class Pump:
 
     # -- any kernel
 
-    def foreign(self, topic: bytes, frames: Frames) -> None:
-        """An iopub message of a kernel without outbox."""
-        self._waiting.append(("iopub:" + topic.decode("latin-1"), frames))
-        self._drain_waiting()
+    def forget(self) -> None:
+        """What was taken could not be journaled, and comes again."""
+        self._recorder.forget()
+        self._publish.clear()
 
-    def _drain_waiting(self) -> None:
-        while self._waiting:
-            where, frames = self._waiting[0]
-            try:
-                self._iopub(where.partition(":")[2].encode("latin-1"), frames)
-                self.flush()
-            except EnvironmentFault as error:
-                log.warning("output waits in memory: %s", error.message)
-                self._recorder.forget()
-                self._publish.clear()
-                self._timer = self._timer or self._reactor.after(RETRY, self._retry_waiting)
-                return
-            self._waiting.popleft()
-
-    def _retry_waiting(self) -> None:
-        self._timer = None
-        self._drain_waiting()
-
-    def _iopub(self, topic: bytes, frames: Frames) -> None:
+    def iopub(self, topic: bytes, frames: Frames) -> None:
+        """Take an iopub message; `flush` journals and publishes it."""
         header = decode_header(frames[1])
         kind = header.msg_type
         if kind in OUTPUT_TYPES:
@@ -225,8 +227,10 @@ class Pump:
             self.flush(gaps=True)
             self._shell.apply(m.WentIdle(msg_id=parent.msg_id))
 
-    def replied(self, parent: Header, frames: Frames, position: int | None) -> None:
-        """An execute_reply."""
+    def replied(
+        self, parent: Header, frames: Frames, position: int | None, arrived: int | None = None
+    ) -> None:
+        """An execute_reply; `arrived` (monotonic ns) stands in where a kernel does not tell when it ended."""
         content = _dict(frames[4])
         metadata = _dict(frames[3])
         ours = metadata.get("krt") if isinstance(metadata.get("krt"), dict) else None
@@ -244,7 +248,7 @@ class Pump:
                 error=_error(content) if status == "error" else None,
                 exiting=exiting,
                 sigint_at=_int(ours.get("sigint_ns")) if ours else None,
-                finished_at=_int(ours.get("finished_ns")) if ours else None,
+                finished_at=_int(ours.get("finished_ns")) if ours else arrived,
                 reply=_lean(content),
                 position=position,
             )

@@ -31,7 +31,7 @@ from kernel_runtime.journal import Journal
 from kernel_runtime.model.entry import Draft
 from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, SupervisorStarted, SupervisorStopped
 from kernel_runtime.supervisor import bounds as bounds_module
-from kernel_runtime.supervisor import jupyter_door, launch
+from kernel_runtime.supervisor import jupyter_requests, launch
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
 from kernel_runtime.supervisor.jupyter_door import JupyterDoor
@@ -55,6 +55,11 @@ LINGER = 300.0
 LEFT_TERM = 0.5
 LEFT_KILL = 2.0
 """seconds that processes left behind have after SIGTERM, in a `stop`"""
+
+
+RETURN_WITHIN = 0.5
+"""seconds in which clients of a predecessor have connected again: zmq tries every 0.1 to 0.2 s"""
+_OUTCOMES = {("shell", "execute_reply"), ("stdin", "input_request")}
 
 
 class Identity(Struct, frozen=True, kw_only=True):
@@ -145,6 +150,8 @@ class Supervisor:
             probe_session=probe_session,
             on_message=self._from_kernel,
         )
+        if ephemeral is not None:
+            self.keeper.arguments = ephemeral.arguments
         notebook = Path(self.identity.notebook)
         self.notebooks = NotebookKeeper(self.reactor, journal.reader(), notebook, directory / "notebook.mark")
         self.reporter = Reporter(
@@ -203,9 +210,18 @@ class Supervisor:
             pid=me.pid, start_time=me.start_time, boot_id=me.boot_id, version=__version__
         )
         state = self.shell.state
+        killed_after = self._predecessor_killed()
         self.shell.journal.append([Draft(fact, "system", state.incarnation)], sync=False)
         self._changed(state)
         record = launch.load_record(self.keeper.path)
+        if record is not None and record.incarnation < state.incarnation:
+            # its end is journaled, and the supervisor died before it could clear up and start the next
+            self.keeper.clear(record)
+            record = None
+        if record is not None or killed_after is not None:
+            self.door.hold(RETURN_WITHIN)
+        if killed_after is not None:
+            self.jupyter.tell_last(killed_after)
         if record is not None:
             position = self.shell.reader.position(record.incarnation) or 0
             if process.is_alive(record.process):
@@ -220,6 +236,14 @@ class Supervisor:
             watch_owner(self.reactor, self.ephemeral.owner, self._owner_gone)
         self._changed(self.shell.state)
         self.shell.committed()
+
+    def _predecessor_killed(self) -> int | None:
+        """The entry with which the last supervisor started, if it ended without a word."""
+        started = self.shell.reader.latest("SupervisorStarted")
+        stopped = self.shell.reader.latest("SupervisorStopped")
+        if started is None or (stopped is not None and stopped.seq > started.seq):
+            return None
+        return started.seq
 
     def _lost_without_record(self, state: State) -> None:
         """The last supervisor died between the intent to start a kernel and its record."""
@@ -283,16 +307,8 @@ class Supervisor:
 
     def _from_kernel(self, channel: str, message: Message) -> None:
         kind = message.header.msg_type
-        if channel == "iopub":
-            self.pump.foreign(message.identities[0] if message.identities else b"", message.frames)
-        elif channel == "shell" and kind == "execute_reply":
-            try:
-                self.pump.replied(message.parent(), message.frames, None)
-            except EnvironmentFault as error:
-                log.warning("a reply waits for the journal: %s", error.message)
-                self.reactor.after(1.0, lambda: self._from_kernel(channel, message))
-        elif channel == "stdin" and kind == "input_request":
-            self.pump.asked(message.parent(), message.frames, None)
+        if channel == "iopub" or (channel, kind) in _OUTCOMES:
+            self.pump.voice.heard(channel, message)
         else:
             self.jupyter.reply_from_kernel(message)
 
@@ -303,7 +319,7 @@ class Supervisor:
         running = self.shell.state.running
         if running is None or running.execution.msg_id != parent.msg_id:
             return
-        request = self._request(running.execution.execution_id)[1]
+        request = self.request(running.execution.execution_id)[1]
         if request is not None:
             self.door.send("stdin", request.identities, frames)
 
@@ -326,26 +342,27 @@ class Supervisor:
         if not any(p.execution_id == execution_id for p in state.queue):
             self._requests.pop(execution_id, None)
 
-    def _request(self, execution_id: str) -> tuple[ExecutionQueued, Message | None]:
+    def request(self, execution_id: str) -> tuple[ExecutionQueued, Message | None]:
+        """An execution's intent, and the request as its Jupyter client sent it."""
         kept = self._requests.get(execution_id)
         if kept is None:
             queued = queued_fact(self.shell.reader, execution_id)
-            message = (
-                jupyter_door.restore(queued, self.door.signer.sign) if queued.request is not None else None
-            )
+            message = None
+            if queued.request is not None:
+                message = jupyter_requests.restore(queued, self.door.signer.sign)
             kept = self._requests[execution_id] = (queued, message)
         return kept
 
     def _dispatch(self, command: m.Dispatch) -> None:
         link = self.keeper.link
         assert link is not None
-        queued, message = self._request(command.execution.execution_id)
+        queued, message = self.request(command.execution.execution_id)
         if message is not None:
             frames: Sequence[bytes] = message.frames
         else:
             frames = self.door.signer.build(
                 "execute_request",
-                jupyter_door.execute_content(queued, {}),
+                jupyter_requests.execute_content(queued, {}),
                 session=self.door.session,
                 msg_id=KRT_MSG + queued.execution_id,
                 username=command.execution.principal,
@@ -356,7 +373,7 @@ class Supervisor:
 
     def _ended(self, command: m.Ended) -> None:
         execution = command.execution
-        request = self._request(execution.execution_id)[1]
+        request = self.request(execution.execution_id)[1]
         self._requests.pop(execution.execution_id, None)
         reply, self._reply = self._reply, None
         if request is not None:
