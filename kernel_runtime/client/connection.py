@@ -6,6 +6,9 @@ request again, where sending twice does no harm: every `submit` carries a key. W
 twice (`answer`, `interrupt`, `restart`, `stop`) fails with a SupervisorFault whose `fields["gone"]`
 is true.
 
+A connection that breaks while its supervisor lives (tcp: reset, or silent for HEARTBEAT seconds) is
+made again, and what waited for a reply is treated alike: the reply may have gone with it.
+
 The socket is a plain DEALER on the event loop's reader, not zmq.asyncio: one wake-up per batch of
 replies, and no task of its own. It does not promise order between requests in flight.
 """
@@ -34,6 +37,8 @@ may be stopped for and go on"""
 _CHECK = 0.3
 """seconds between looks at whether the supervisor lives, while a reply is awaited"""
 _RESENDS = 3
+HEARTBEAT = 10.0
+"""seconds after which a tcp connection on which nothing comes back is broken off"""
 _FRONT_TIMEOUT = 60.0
 
 
@@ -58,6 +63,8 @@ class ControlLine:
         self._client_session = uuid.uuid4().hex
         self._signer = wire.Signer(b"")
         self._socket: zmq.Socket[bytes] | None = None
+        self._breaks: zmq.Socket[bytes] | None = None
+        """tells when the connection breaks"""
         self._pending: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._opening = asyncio.Lock()
         self._identity = b""
@@ -159,12 +166,20 @@ class ControlLine:
         socket.rcvhwm = 0
         socket.reconnect_ivl = 10
         socket.reconnect_ivl_max = 200
+        if connection.transport == "tcp":
+            # a network that drops everything sends no FIN
+            socket.heartbeat_ivl = int(HEARTBEAT * 1000 / 3)
+            socket.heartbeat_timeout = int(HEARTBEAT * 1000)
+        self._breaks = socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
         if connection.curve_publickey:
             public, secret = zmq.curve_keypair()
             socket.curve_publickey, socket.curve_secretkey = public, secret
             socket.curve_serverkey = connection.curve_publickey.encode()
         socket.connect(connection.endpoint("control"))
-        asyncio.get_running_loop().add_reader(socket.fileno(), self._drain)
+        loop = asyncio.get_running_loop()
+        loop.add_reader(socket.fileno(), self._drain)
+        loop.add_reader(self._breaks.fileno(), self._broke)
+        self._broke()  # a zmq descriptor tells of news only once somebody found nothing there
         self._socket = socket
 
     def _disconnect(self) -> None:
@@ -174,6 +189,13 @@ class ControlLine:
         if self._socket is not None:
             loop = asyncio.get_running_loop()
             loop.remove_reader(self._socket.fileno())
+            if self._breaks is not None:
+                loop.remove_reader(self._breaks.fileno())
+            self._socket.disable_monitor()
+            if self._breaks is not None:
+                # disable_monitor only forgets the PAIR socket
+                self._breaks.close()
+                self._breaks = None
             self._socket.close()
             self._socket = None
 
@@ -214,6 +236,17 @@ class ControlLine:
                 self._identity = spawn.identity(self.session)
             if waiting is not None and not waiting.done():
                 waiting.set_result(reply)
+
+    def _broke(self) -> None:
+        """The connection broke; zmq makes it anew, and a reply that was on its way is lost."""
+        broke = False
+        while self._breaks is not None and self._breaks.poll(0):
+            self._breaks.recv_multipart(zmq.DONTWAIT)
+            broke = True
+        if broke:
+            self._drain()  # its last words count
+            for future in self._pending.values():
+                _fail(future, _Gone())
 
     def _look(self) -> None:
         """Fail what waits for a dead supervisor. Runs only while something waits."""

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from kernel_runtime import process
 from kernel_runtime.core import reconcile
+from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.lifecycle import State
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.truth import Report
@@ -89,9 +90,13 @@ class Reporter:
         running = state.running
         if running is None:
             return {}
+        execution_id = running.execution.execution_id
+        row = self._reader.execution(execution_id)
         why: dict[str, Any] = {
-            "execution_id": running.execution.execution_id,
+            "execution_id": execution_id,
             "principal": running.execution.principal,
+            "source": _first_line(self._reader.source(execution_id)),
+            "started_at": iso_time(row.started_at) if row is not None and row.started_at is not None else None,
             "queued": len(state.queue),
         }
         if running.blocked is not None:
