@@ -12,8 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from kernel_runtime.errors import JournalCorrupt
-
 GENESIS = "0" * 64
 """`prev_hash` of seq 1"""
 
@@ -47,6 +45,10 @@ def entry_hash(  # noqa: PLR0917 - what is hashed, in its order
     return hashlib.sha256(line).hexdigest()
 
 
+class BadPayload(ValueError):
+    """Stored bytes that are not what `pack` made."""
+
+
 class Stored(NamedTuple):
     """A payload as the payloads table keeps it. `checksum` is CRC-32 of `data`."""
 
@@ -70,7 +72,7 @@ def unpack(size: int, codec: str, data: bytes) -> bytes:
     """The payload that `pack` kept.
 
     Raises:
-        JournalCorrupt: the bytes are not what was written.
+        BadPayload: the bytes are not what was written.
     """
     if codec == "raw":
         payload = data
@@ -80,11 +82,11 @@ def unpack(size: int, codec: str, data: bytes) -> bytes:
         try:
             payload = zstandard.ZstdDecompressor().decompress(data, max_output_size=size)
         except zstandard.ZstdError as error:
-            raise JournalCorrupt(f"a payload cannot be decompressed: {error}") from error
+            raise BadPayload(str(error)) from error
     else:
-        raise JournalCorrupt(f"a payload is kept in an unknown way: {codec!r}")
+        raise BadPayload(f"kept in an unknown way, {codec!r}")
     if len(payload) != size:
-        raise JournalCorrupt(f"a payload has {len(payload)} bytes, {size} were written")
+        raise BadPayload(f"{len(payload)} bytes, {size} were written")
     return payload
 
 

@@ -3,6 +3,9 @@
 A writer's connection never checkpoints by itself before the log is large: `Journal.sync` does that
 in another thread, so that an append does not wait for the main file's fsync.
 
+Nothing here, and nothing in a process that has a journal open, opens its main file by other means: when
+any descriptor of a file is closed, the process loses its POSIX locks on it, SQLite's too.
+
 A reader finds its way by what is there:
 - plain read-only, beside a living writer or after one that died;
 - `immutable`, where the directory is read-only and no log (-wal) was left: the file is all there is;
@@ -29,7 +32,8 @@ _LOG_LIMIT = 16 << 20
 _LOG_BACKSTOP = 16384
 """pages of log after which a commit checkpoints by itself, because nobody called `sync` (64 MiB)"""
 
-_MAGIC = b"SQLite format 3\x00"
+_HEADER = 100
+"""bytes of an SQLite file that say what it is"""
 
 
 def wal_path(path: Path) -> Path:
@@ -40,26 +44,23 @@ def shm_path(path: Path) -> Path:
     return path.with_name(path.name + "-shm")
 
 
-def check_header(path: Path) -> None:
+def check_file(path: Path) -> None:
     """Refuse what cannot be a journal before SQLite touches it.
 
     Raises:
         NotFound: no file there.
-        JournalCorrupt: empty, or not an SQLite file.
+        JournalCorrupt: empty, or too short for an SQLite file.
     """
     try:
-        with path.open("rb") as file:
-            header = file.read(100)
+        size = path.stat().st_size
     except FileNotFoundError:
         raise NotFound(
             f"there is no journal at {path}", hint="`krt ls` lists the sessions", path=str(path)
         ) from None
     except OSError as error:
         raise faults.from_os(error, path) from error
-    if not header:
-        raise faults.corrupt(path, "the file is empty")
-    if len(header) < 100 or not header.startswith(_MAGIC):
-        raise faults.corrupt(path, "its first bytes are not those of an SQLite file")
+    if size < _HEADER:
+        raise faults.corrupt(path, "the file is empty" if size == 0 else "the file is cut off in its header")
 
 
 def open_writer(path: Path, *, busy_timeout: float = BUSY_TIMEOUT, vfs: str | None = None) -> apsw.Connection:
@@ -109,7 +110,7 @@ def open_reader(path: Path, *, busy_timeout: float = BUSY_TIMEOUT) -> apsw.Conne
         NotFound: no file there.
         JournalCorrupt, JournalBusy, StorageFault: it cannot be read.
     """
-    check_header(path)
+    check_file(path)
     try:
         return _reader(path, "mode=ro", busy_timeout)
     except (apsw.CantOpenError, apsw.ReadOnlyError) as error:

@@ -111,7 +111,7 @@ def _good(line: _Line) -> list[Mark]:
     marks = [line.synced]
     if line.boot_id == process.boot_id():
         marks.append(line.written)
-    return [mark for mark in marks if mark[0] > 0]
+    return sorted((mark for mark in marks if mark[0] > 0), reverse=True)
 
 
 def _parse(line: bytes) -> _Line:

@@ -19,10 +19,10 @@ from typing import Any, Self, TypeVar, cast
 import apsw
 import msgspec
 
-from kernel_runtime.errors import JournalCorrupt, JournalNewer, NoSuchExecution
+from kernel_runtime.errors import JournalNewer, NoSuchExecution
 from kernel_runtime.journal import connection as opener
 from kernel_runtime.journal import faults, schema
-from kernel_runtime.journal.codec import GENESIS, digest_of, entry_hash, unpack
+from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
 from kernel_runtime.journal.lock import Mark
 from kernel_runtime.journal.rows import (
     CELL_COLUMNS,
@@ -154,7 +154,7 @@ class JournalReader:
         found: list[Entry] = []
         size = 0
         for row in self._connection.execute(query, (*values, count)):
-            payload = payload_of(self._connection, row[7], row[8])
+            payload = _payload(self._connection, row, self.path)
             found.append(entry_of_row(row, payload, self.path))
             size += len(payload)
             if max_bytes is not None and size >= max_bytes:
@@ -215,7 +215,7 @@ class JournalReader:
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE seq = ?", (seq,)
         ).fetchone()
         if row is not None:
-            fact = entry_of_row(row, payload_of(self._connection, row[7], row[8]), self.path).fact
+            fact = entry_of_row(row, _payload(self._connection, row, self.path), self.path).fact
             if isinstance(fact, ExecutionQueued):
                 return fact
         raise faults.corrupt(self.path, f"entry {seq} should be an ExecutionQueued", seq=seq)
@@ -332,18 +332,22 @@ def _rank(outcome: str) -> int:
     return _SEVERITY.index(outcome) if outcome in _SEVERITY else 0
 
 
-def payload_of(connection: apsw.Connection, inline: bytes | None, digest: str) -> bytes:
+def _payload(connection: apsw.Connection, row: Sequence[Any], path: Path) -> bytes:
     """The JSON of an entry, wherever it is kept.
 
     Raises:
         JournalCorrupt: it is not there, or cannot be unpacked.
     """
+    seq, inline, digest = row[0], row[7], row[8]
     if inline is not None:
-        return inline
-    row = connection.execute("SELECT size, codec, data FROM payloads WHERE digest = ?", (digest,)).fetchone()
-    if row is None:
-        raise JournalCorrupt(f"payload {digest} is missing", hint="`krt verify` says which entries need it")
-    return unpack(*row)
+        return cast("bytes", inline)
+    kept = connection.execute("SELECT size, codec, data FROM payloads WHERE digest = ?", (digest,)).fetchone()
+    if kept is None:
+        raise faults.corrupt(path, f"the payload of entry {seq} is missing", seq=seq)
+    try:
+        return unpack(*kept)
+    except BadPayload as error:
+        raise faults.corrupt(path, f"the payload of entry {seq} cannot be read: {error}", seq=seq) from error
 
 
 def entry_of_row(row: Sequence[Any], payload: bytes, path: Path) -> Entry:
@@ -390,8 +394,10 @@ def check_end(connection: apsw.Connection, path: Path, marks: Sequence[Mark]) ->
     rows: list[Any] = connection.execute(query).fetchall()
     head: Mark = (rows[0][0], rows[0][10]) if rows else (0, GENESIS)
     if rows:
-        seq, at, mono, incarnation, principal, kind, execution_id, inline, digest, prev_hash, hashed = rows[0]
-        if digest_of(payload_of(connection, inline, digest)) != digest:
+        seq, at, mono, incarnation, principal, kind, execution_id, _inline, digest, prev_hash, hashed = rows[
+            0
+        ]
+        if digest_of(_payload(connection, rows[0], path)) != digest:
             raise faults.corrupt(path, f"entry {seq} has another payload than was written", seq=seq)
         if prev_hash != (rows[1][10] if len(rows) > 1 else GENESIS):
             raise faults.corrupt(path, f"entry {seq} does not follow the one before it", seq=seq)

@@ -24,7 +24,7 @@ from msgspec import Struct
 from kernel_runtime.core.projection import Projections
 from kernel_runtime.errors import JournalCorrupt, JournalNewer
 from kernel_runtime.journal import lock, schema
-from kernel_runtime.journal.codec import GENESIS, digest_of, entry_hash, unpack
+from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
 from kernel_runtime.journal.reader import ENTRY_COLUMNS, JournalReader, entry_of_row
 from kernel_runtime.journal.rows import CELL_COLUMNS, EXECUTION_COLUMNS, cell_row, execution_row
 from kernel_runtime.model import facts
@@ -240,7 +240,7 @@ class _Check:
                 return None
             size, codec, checksum, data = row
             payload = unpack(size, codec.decode("utf-8", "backslashreplace"), data)
-        except (apsw.Error, JournalCorrupt, MemoryError, OverflowError) as error:
+        except (apsw.Error, BadPayload, MemoryError, OverflowError) as error:
             self.report("payloads", f"payload {digest} cannot be read: {error}", seq)
             return None
         if zlib.crc32(data) != checksum:

@@ -129,7 +129,7 @@ class Journal:
             ReadOnlyStorage, DiskFull, StorageFault.
         """
         path = Path(path)
-        opener.check_header(path)
+        opener.check_file(path)
         lock = WriterLock(path)
         try:
             return Journal(path, lock, clock, busy_timeout=busy_timeout, vfs=vfs)

@@ -231,7 +231,7 @@ def prepare(fact: Fact) -> tuple[Fact, bytes]:
     """The fact as a reader will see it, and its canonical JSON."""
     try:
         payload = _encoder.encode(fact)
-        if not isinstance(fact, _CARRIES_RAW) or _readable(type(fact).__name__, payload):
+        if not isinstance(fact, _CARRIES_RAW) or _readable(fact, payload):
             return fact, payload
     except UnicodeEncodeError:  # a lone surrogate: legal in Python, not in UTF-8
         pass
@@ -258,13 +258,13 @@ def escape_text(text: str) -> str:
     return text.encode("utf-8", "backslashreplace").decode("utf-8")
 
 
-def _readable(kind: str, payload: bytes) -> bool:
+def _readable(fact: Fact, payload: bytes) -> bool:
     try:
         payload.decode("utf-8")  # skipping over a Raw checks its grammar but not its text
-        _decoders[kind].decode(payload)
+        # compared, because a Raw that is empty, or two values, makes a list of another length
+        return _decoders[type(fact).__name__].decode(payload) == fact
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return False
-    return True
 
 
 def _escaped(value: Any) -> Any:

@@ -103,8 +103,8 @@ def test_a_newer_journal_is_refused_with_both_versions_and_left_alone(path: Path
     "content, why",
     [
         (b"", "empty"),
-        (b"hello" * 100, "not those of an SQLite file"),
-        (b"SQLite format 3\0", "not those of an SQLite file"),
+        (b"hello" * 100, "not a database"),
+        (b"SQLite format 3\0", "cut off"),
         (b"SQLite format 3\0" + b"\xff" * 5000, "not a database"),
     ],
 )
