@@ -26,7 +26,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-from kernel_runtime.errors import InvalidName, NotAllowed
+from kernel_runtime.errors import InvalidName, NotAllowed, UsageError
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _SOCKET_PATH_MAX = 107
@@ -45,7 +45,8 @@ def runtime_dir() -> Path:
     """KRT_RUNTIME_DIR, short enough for sockets; created private.
 
     Raises:
-        NotAllowed: the directory belongs to another user or others may enter it.
+        NotAllowed: the directory belongs to another user.
+        UsageError: no place with a short enough path is to be had.
     """
     if value := os.environ.get("KRT_RUNTIME_DIR"):
         wanted = Path(value).absolute()
@@ -53,10 +54,23 @@ def runtime_dir() -> Path:
         wanted = Path(value).absolute() / "kernel-runtime"
     else:
         wanted = Path(tempfile.gettempdir()) / f"kernel-runtime-{os.getuid()}"
-    if len(os.fsencode(wanted)) + len(_LONGEST_SOCKET) > _SOCKET_PATH_MAX:
-        digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:16]
-        wanted = Path(tempfile.gettempdir()) / f"krt-{os.getuid()}-{digest}"
-    return private_dir(wanted)
+    if _fits(wanted):
+        return private_dir(wanted)
+    digest = hashlib.sha256(os.fsencode(wanted)).hexdigest()[:16]
+    # TMPDIR may be as long as what it is to stand in for
+    for base in (Path(tempfile.gettempdir()), Path("/tmp")):  # noqa: S108 - private_dir refuses one that is not ours
+        short = base / f"krt-{os.getuid()}-{digest}"
+        if _fits(short):
+            return private_dir(short)
+    raise UsageError(
+        f"{wanted} is too long for sockets, and so is the temp directory",
+        hint="set KRT_RUNTIME_DIR to a private directory with a short path",
+        path=str(wanted),
+    )
+
+
+def _fits(directory: Path) -> bool:
+    return len(os.fsencode(directory)) + len(_LONGEST_SOCKET) <= _SOCKET_PATH_MAX
 
 
 def private_dir(path: Path) -> Path:
