@@ -1,0 +1,99 @@
+"""A real kernel of ours: output belongs to the cell that caused it, however late it comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.contract.kernel_harness import LiveKernel, text
+from tests.support import eventually
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKernel]:
+    kernel = LiveKernel(tmp_path_factory.mktemp("k"))
+    yield kernel
+    kernel.close()
+
+
+def _all_of(kernel: LiveKernel, a: str, wanted: str) -> bool:
+    kernel.collect()
+    return text(kernel.of(a)) == wanted
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "import threading; threading.Thread(target=late).start()",
+        "import _thread; _ = _thread.start_new_thread(late, ())",
+        "from concurrent.futures import ThreadPoolExecutor as P; p = P(1); _ = p.submit(late)",
+    ],
+    ids=["thread", "raw-thread", "pool"],
+)
+def test_a35_a_thread_across_cells(kernel, start):
+    kernel.run("import threading; go = threading.Event()\ndef late():\n for i in range(6):\n"
+               "  go.wait(5) if i == 3 else None; print(i)")  # fmt: skip
+    a = kernel.submit(start)
+    kernel.wait(a)
+    b = kernel.submit("go.set(); import time; time.sleep(.2); print('b')")
+    assert text(kernel.wait(b)) == "b\n"
+    eventually(lambda: _all_of(kernel, a, "".join(f"{i}\n" for i in range(6))), 5, "all six lines under A")
+
+
+def test_a35_a_pool_made_in_one_cell_and_used_in_another(kernel):
+    a = kernel.submit("from concurrent.futures import ThreadPoolExecutor as P\np = P(1); p.submit(print, 'a').result()")
+    kernel.wait(a)
+    b = kernel.submit("p.submit(print, 'b').result()")
+    assert text(kernel.wait(b)) == "b\n"
+    assert text(kernel.of(a)) == "a\n"
+
+
+def test_a35_displays_and_tasks(kernel):
+    a = kernel.submit(
+        "import asyncio\nfrom IPython.display import display\n"
+        "async def later():\n await asyncio.sleep(.3); print('task'); display('shown')\n"
+        "task = asyncio.create_task(later())"
+    )
+    kernel.wait(a)
+    b = kernel.submit("await asyncio.sleep(.6); print('b')")
+    seen = kernel.wait(b)
+    assert text(seen) == "b\n" and not [s for s in seen if s.kind == "display_data"]
+    assert text(kernel.of(a)) == "task\n"
+    assert len([s for s in kernel.of(a) if s.kind == "display_data"]) == 1
+
+
+def test_a39b_a_child_of_a_writes_during_b(kernel):
+    a = kernel.submit("import subprocess; c = subprocess.Popen('sleep .3; echo late', shell=True)")
+    kernel.wait(a)
+    b = kernel.submit("c.wait(); import os; os.system('echo mine')")
+    assert text(kernel.wait(b)) == "mine\n"
+    eventually(lambda: _all_of(kernel, a, "late\n"), 5, "the child's line under A")
+
+
+def test_child_output_precedes_the_reply(kernel):
+    seen = kernel.run("import os; _ = os.system('echo out; echo err >&2')")
+    kinds = [s.kind for s in seen]
+    assert kinds.index("stdout") < kinds.index("execute_reply")
+    assert kinds.index("stderr") < kinds.index("execute_reply")
+
+
+def test_a_fork_childs_display_comes_through_the_parent(kernel):
+    a = kernel.submit("import os\nfrom IPython.display import display\n"
+                      "if (pid := os.fork()) == 0:\n display('from the child')\nelse: os.waitpid(pid, 0)")  # fmt: skip
+    kernel.wait(a)
+
+    def shown() -> bool:
+        kernel.collect()
+        return any(s.kind == "display_data" for s in kernel.of(a))
+
+    eventually(shown, 5, "the child's display")
+
+
+def test_many_children_never_exhaust_the_descriptors(kernel):
+    kernel.run("import subprocess; cs = []")
+    for _ in range(80):
+        kernel.run("cs.append(subprocess.Popen(['sleep', '60']))")
+    assert text(kernel.run("print(len(__import__('os').listdir('/proc/self/fd')) < 400)")) == "True\n"
+    kernel.run("for c in cs: c.kill(); c.wait()")
+    assert text(kernel.run("import os; _ = os.system('echo again')")) in ("again\n", "")
