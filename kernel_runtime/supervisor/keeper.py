@@ -397,8 +397,9 @@ class Keeper:
                 self.link = None
                 self.record = None
                 self._pump.link = None
-        for channel in ("shell", "iopub", "stdin", "control", "hb"):
-            Path(record.connection.endpoint(channel).removeprefix("ipc://")).unlink(missing_ok=True)
+        if record.connection.transport == "ipc":
+            for channel in ("shell", "iopub", "stdin", "control", "hb"):
+                Path(record.connection.endpoint(channel).removeprefix("ipc://")).unlink(missing_ok=True)
         (self._sockets / f"kernel-{record.incarnation}.json").unlink(missing_ok=True)
         if record.outbox is not None:
             shutil.rmtree(record.outbox, ignore_errors=True)
@@ -505,7 +506,7 @@ class Keeper:
             if self.record is not None and who.pid == self.record.process.pid:
                 continue
             argv = process.command_line(who.pid)
-            left.append({"pid": who.pid, "argv": argv, "execution_id": env.get("KRT_EXECUTION")})
+            left.append({"pid": who.pid, "argv": argv, "execution_id": started_by_execution(self._session_id, env)})
             with contextlib.suppress(PermissionError):
                 process.signal_process(who, signum)
         return left

@@ -89,3 +89,10 @@ def is_ipykernel(spec: KernelSpec) -> bool:
         return False
     module = spec.argv[spec.argv.index("-m") + 1 :][:1]
     return module in (["ipykernel_launcher"], ["ipykernel"])
+
+
+def offers_curve(spec: KernelSpec) -> bool:
+    """Whether the kernel can encrypt its channels, as its kernelspec's metadata tells."""
+    offered = spec.metadata.get("supported_encryption")
+    listed = offered if isinstance(offered, list) else [offered]
+    return any(isinstance(item, str) and item.strip().lower() == "curve" for item in listed)

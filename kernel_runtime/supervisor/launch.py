@@ -7,27 +7,41 @@ needed to adopt it is written to kernel.json before anybody talks to it.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import shlex
+import socket
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import zmq
 from msgspec import Struct
 
 from kernel_runtime import process
 from kernel_runtime.errors import IntegrityFault, KernelStartFailed
 from kernel_runtime.supervisor.door import write_private
-from kernel_runtime.supervisor.kernelspec import KernelSpec, is_ipykernel
+from kernel_runtime.supervisor.kernelspec import KernelSpec, is_ipykernel, offers_curve
 from kernel_runtime.wire import Connection, ipc_connection
 
 _PR_SET_CHILD_SUBREAPER = 36
 
 MARK = "KRT_SESSION_ID"
 """in the environment of every process of a session, so that they are found after reparenting"""
+
+
+STARTED_BY = "KRT_EXECUTION"
+"""msg_id of the request that was running when a process was started, in its environment"""
+
+
+def started_by_execution(session_id: str, environment: Mapping[str, str]) -> str | None:
+    """The execution that started a process, by its environment; None for the kernel itself."""
+    msg_id = environment.get(STARTED_BY)
+    return execution_of_msg(session_id, msg_id) if msg_id else None
 
 
 class KernelRecord(Struct, frozen=True, kw_only=True):
@@ -93,10 +107,14 @@ def start(
     Raises:
         KernelStartFailed: the program cannot be executed at all.
     """
-    connection = ipc_connection(sockets / f"kernel-{incarnation}", key, kernel_name)
+    own = is_ipykernel(spec) and _importable(spec.argv[0])
+    if own:
+        connection = ipc_connection(sockets / f"kernel-{incarnation}", key, kernel_name)
+    else:
+        # the one transport that every kernel knows
+        connection = tcp_connection(key, kernel_name, curve=offers_curve(spec))
     connection_file = sockets / f"kernel-{incarnation}.json"
     write_private(connection_file, connection.dump())
-    own = is_ipykernel(spec) and _importable(spec.argv[0])
     outbox = directory / f"outbox-{incarnation}" if own else None
     values = {
         "connection_file": str(connection_file),
@@ -146,6 +164,32 @@ def start(
         language=spec.language,
     )
     return child, record
+
+
+def tcp_connection(key: str, kernel_name: str, *, curve: bool) -> Connection:
+    """Five ports of the loopback interface that were free a moment ago; with CurveZMQ keys if wanted.
+
+    Whoever takes one first has it: such a kernel fails to start, and is tried again on others.
+    """
+    with contextlib.ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(5)]
+        for one in sockets:
+            one.bind(("127.0.0.1", 0))
+        ports = [one.getsockname()[1] for one in sockets]
+    public, secret = zmq.curve_keypair() if curve else (None, None)
+    return Connection(
+        transport="tcp",
+        ip="127.0.0.1",
+        shell_port=ports[0],
+        iopub_port=ports[1],
+        stdin_port=ports[2],
+        control_port=ports[3],
+        hb_port=ports[4],
+        key=key,
+        kernel_name=kernel_name,
+        curve_publickey=public.decode() if public else None,
+        curve_secretkey=secret.decode() if secret else None,
+    )
 
 
 _OURS = frozenset({"JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "KRT_PRINCIPAL"})

@@ -58,7 +58,12 @@ class KernelLink:
         socket.reconnect_ivl = 20
         socket.sndhwm = 0
         socket.rcvhwm = 0
-        socket.connect(self.record.connection.endpoint(channel))
+        connection = self.record.connection
+        if connection.curve_publickey is not None and connection.curve_secretkey is not None:
+            # the file's pair names the kernel; as every Jupyter client does, we use it for ourselves too
+            socket.curve_publickey = socket.curve_serverkey = connection.curve_publickey.encode()
+            socket.curve_secretkey = connection.curve_secretkey.encode()
+        socket.connect(connection.endpoint(channel))
         self._sockets[channel] = socket
         self._reactor.watch(socket, lambda: self._receive(channel))
 
