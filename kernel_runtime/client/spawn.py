@@ -33,7 +33,7 @@ _NOT_INHERITED = (
     "JPY_PARENT_PID",
     "JPY_SESSION_NAME",
     "KRT_SESSION_ID",
-    "KRT_EXECUTION_ID",
+    "KRT_EXECUTION",
     "KRT_INCARNATION",
 )
 """A session started from within a cell is nobody's child process: it must not carry the marks by

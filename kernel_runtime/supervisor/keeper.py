@@ -506,7 +506,7 @@ class Keeper:
             if self.record is not None and who.pid == self.record.process.pid:
                 continue
             argv = process.command_line(who.pid)
-            left.append({"pid": who.pid, "argv": argv, "execution_id": started_by_execution(self._session_id, env)})
+            left.append({"pid": who.pid, "argv": argv, "execution_id": launch.started_by_execution(self._session_id, env)})
             with contextlib.suppress(PermissionError):
                 process.signal_process(who, signum)
         return left

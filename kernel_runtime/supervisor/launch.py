@@ -26,6 +26,7 @@ from kernel_runtime import process
 from kernel_runtime.errors import IntegrityFault, KernelStartFailed
 from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.kernelspec import KernelSpec, is_ipykernel, offers_curve
+from kernel_runtime.supervisor.recorder import execution_of_msg
 from kernel_runtime.wire import Connection, ipc_connection
 
 _PR_SET_CHILD_SUBREAPER = 36

@@ -106,7 +106,7 @@ class Reporter:
     def _processes(self, state: State) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for who, env in process.marked_processes(launch.MARK, self._session_id):
-            started_by = env.get("KRT_EXECUTION")
+            started_by = launch.started_by_execution(self._session_id, env)
             if started_by is None:
                 continue  # the kernel itself
             found.append(
