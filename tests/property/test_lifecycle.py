@@ -295,9 +295,7 @@ class Lifecycle(RuleBasedStateMachine):
         """A supervisor that starts now knows what this one knows, but for what only a process can hold."""
         known = recover(self.journal, "s", self.now)  # type: ignore[arg-type]
         assert _lasting(known) == _lasting(self.state)
-        assert (known.exit_announced is None) >= (self.state.exit_announced is None) or (
-            known.kernel == "up"
-        )
+        assert (known.exit_announced is None) >= (self.state.exit_announced is None) or (known.kernel == "up")
 
     # -- what clients do
 
@@ -405,7 +403,9 @@ class Lifecycle(RuleBasedStateMachine):
         self.happen(m.LossAccepted(token=self.token(), principal=principal), fails=fails)
 
     @rule(
-        principal=principals, how=st.sampled_from(["status", "brief", "attach", "refused"]), fails=journal_fails
+        principal=principals,
+        how=st.sampled_from(["status", "brief", "attach", "refused"]),
+        fails=journal_fails,
     )
     def tell_the_loss(self, principal: str, how: str, fails: bool) -> None:
         self.happen(m.LossTold(principal=principal, lost=1, how=how), fails=fails)
@@ -414,11 +414,13 @@ class Lifecycle(RuleBasedStateMachine):
     def answer(self, principal: str, eof: bool, wrong: bool, fails: bool) -> None:
         running = self.state.running
         blocked = running is not None and running.blocked is not None
-        secret = blocked and running is not None and running.blocked == {**(running.blocked or {}), "on": "password"}
-        name = "nobody" if wrong else None
-        event = m.Answered(
-            token=self.token(), principal=principal, text="secret", eof=eof, execution_id=name
+        secret = (
+            blocked
+            and running is not None
+            and running.blocked == {**(running.blocked or {}), "on": "password"}
         )
+        name = "nobody" if wrong else None
+        event = m.Answered(token=self.token(), principal=principal, text="secret", eof=eof, execution_id=name)
         commands = self.happen(event, fails=fails)
         sent = [c for c in commands if isinstance(c, m.SendInput)]
         assert not (sent and (wrong or not blocked))
@@ -443,9 +445,7 @@ class Lifecycle(RuleBasedStateMachine):
     @rule(own=st.booleans(), fails=journal_fails)
     def kernel_comes_up(self, own: bool, fails: bool) -> None:
         self.happen(
-            m.KernelCameUp(
-                pid=1, start_time=1, boot_id="b", language="python", implementation="i", own=own
-            ),
+            m.KernelCameUp(pid=1, start_time=1, boot_id="b", language="python", implementation="i", own=own),
             fails=fails,
         )
 
@@ -479,9 +479,7 @@ class Lifecycle(RuleBasedStateMachine):
         sigint=st.sampled_from([None, None, 5]),
         fails=journal_fails,
     )
-    def reply(
-        self, data: st.DataObject, status: str, exiting: bool, sigint: int | None, fails: bool
-    ) -> None:
+    def reply(self, data: st.DataObject, status: str, exiting: bool, sigint: int | None, fails: bool) -> None:
         msg_id = self.some_msg_id(data)
         mine = msg_id in [p.msg_id for p in _running(self.state)]
         event = m.Replied(
