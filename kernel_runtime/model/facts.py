@@ -215,7 +215,6 @@ KINDS: dict[str, type[Fact]] = {cls.__name__: cls for cls in Fact.__subclasses__
 
 _encoder = msgspec.json.Encoder(order="sorted")
 _decoders = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
-_CARRIES_RAW = (OutputRecorded, ExecutionFinished)
 
 
 def encode(fact: Fact) -> bytes:
@@ -231,7 +230,7 @@ def prepare(fact: Fact) -> tuple[Fact, bytes]:
     """The fact as a reader will see it, and its canonical JSON."""
     try:
         payload = _encoder.encode(fact)
-        if not isinstance(fact, _CARRIES_RAW) or _readable(fact, payload):
+        if not isinstance(fact, OutputRecorded) or _readable(fact, payload):
             return fact, payload
     except UnicodeEncodeError:  # a lone surrogate: legal in Python, not in UTF-8
         pass

@@ -130,6 +130,14 @@ def test_locked_by_a_process_that_knows_nothing_of_us(tmp_path: Path):
     assert verify(path).ok
 
 
+VISIT = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1])
+connection.execute("SELECT 1 FROM cells")
+connection.close()
+"""
+
+
 def test_a_stranger_that_comes_and_goes_takes_nothing_away(tmp_path: Path):
     """The last connection to leave moves the log into the file and removes it.
 
@@ -146,8 +154,7 @@ def test_a_stranger_that_comes_and_goes_takes_nothing_away(tmp_path: Path):
         assert verify(path).ok
         with pytest.raises(JournalBusy):
             Journal.open(path)
-        visit = "import sqlite3, sys\nc = sqlite3.connect(sys.argv[1])\nc.execute('SELECT 1 FROM cells')\nc.close()"
-        subprocess.run([sys.executable, "-c", visit, str(path)], check=True)
+        subprocess.run([sys.executable, "-c", VISIT, str(path)], check=True)
         assert log.stat().st_ino == inode
         append(journal, started("a"), sync=True)
         with JournalReader.open(path) as reader:
