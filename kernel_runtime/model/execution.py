@@ -37,7 +37,10 @@ class Execution(Struct, frozen=True, kw_only=True):
 
 
 class Cell(Struct, frozen=True, kw_only=True):
-    """The latest execution of one cell, by queue order; what reconcile needs and no more."""
+    """What reconcile needs of one cell and no more: its execution that started last.
+
+    While none has started, the one queued last.
+    """
 
     cell_id: str
     execution_id: str
