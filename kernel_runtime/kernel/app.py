@@ -1,5 +1,5 @@
 # ruff: noqa: FBT001, FBT002
-# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override"
 # The signatures are faulthandler's.
 """The kernel application: ipykernel's set-up, with our outbox, streams, capture and signals in it.
 
@@ -32,7 +32,7 @@ from kernel_runtime.kernel.shell import PlainDisplayHook
 from kernel_runtime.kernel.streams import OutboxStream, OutboxThread
 
 
-class KernelApp(IPKernelApp):  # type: ignore[misc]
+class KernelApp(IPKernelApp):
     """One kernel process. `outbox_directory` must not hold another kernel's outbox."""
 
     kernel_class = Type(

@@ -1,5 +1,5 @@
 # ruff: noqa: FBT001, FBT002, SLF001
-# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,arg-type,override,unused-ignore"
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,arg-type"
 # The signatures and the private names are ipykernel's and IPython's: this is where we reach in.
 """The kernel: ipykernel's, with one way out (the outbox) and one outcome per request.
 
@@ -42,7 +42,7 @@ _STDIN_POLL_MS = 100
 _TRIMMED = 4096
 
 
-class SessionKernel(IPythonKernel):  # type: ignore[misc]
+class SessionKernel(IPythonKernel):
     """IPython behind an outbox. `parent` is the KernelApp that owns outbox, capture and interrupts."""
 
     shell_class = Type(KernelShell)

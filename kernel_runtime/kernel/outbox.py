@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import mmap
 import os
+import sys
 import threading
 import time
 import weakref
@@ -29,6 +30,8 @@ _RETRY_SECONDS = 0.05
 _STALL_SECONDS = 0.5
 _BELL = b"\0"
 _LONGEST_CHAR = 4
+_WHOLE = 32 * 1024
+"""text up to this long is in or out as a whole; an interrupt can end longer text after any piece"""
 
 
 class OutboxWriter:
@@ -75,7 +78,9 @@ class OutboxWriter:
         self._allocate(self._path("spare"), self.segment).close()
         self._base, self._size = 0, self.segment
         path = self._path(fmt.segment_name(0))
-        self._map(self._allocate(path, self.segment))
+        self._mapping = self._allocate(path, self.segment)
+        self._view = memoryview(self._mapping)
+        self._words = self._view.cast("Q")
         fmt.write_segment_header(self._view, 0, self.segment)
         self._tail = fmt.SEGMENT_HEADER
         self._control[fmt.C_HEAD] = self._tail
@@ -95,7 +100,7 @@ class OutboxWriter:
         if not data:
             return True
         with self._lock:
-            if self._inside:  # a signal handler prints while this very thread is in here
+            if self._inside and not self._left_inside():
                 return self._later(lambda: self._stream(name, parent, data))
             self._inside = True
             try:
@@ -133,7 +138,7 @@ class OutboxWriter:
         frames = [bytes(frame) for frame in frames]  # copies nothing that is bytes already
         is_vital = code != 0 or frames[0].endswith(_VITAL_TOPICS) if vital is None else vital
         with self._lock:
-            if self._inside:
+            if self._inside and not self._left_inside():
                 return self._later(lambda: self._message(code, frames, vital=is_vital))
             self._inside = True
             try:
@@ -163,12 +168,27 @@ class OutboxWriter:
     def close(self) -> None:
         """Let go of the files; what was written stays."""
         with self._lock:
-            self._unmap()
+            _let_go(self._words, self._view, self._mapping)
             self._control.release()
             self._control_map.close()
             os.close(self._bell)
 
     # -- inside the lock -------------------------------------------------------
+
+    def _left_inside(self) -> bool:
+        """Whether `_inside` is only what an exception left behind, and no caller of ours is in here.
+
+        Otherwise this thread, which holds the lock, is inside already: a signal handler prints.
+        """
+        if self.is_child:
+            return False
+        frame = sys._getframe(2)  # noqa: SLF001 - inspect would import much
+        ours = (OutboxWriter.stream.__code__, OutboxWriter.message.__code__)
+        while frame := frame.f_back:  # type: ignore[assignment]
+            if frame.f_code in ours and frame.f_locals.get("self") is self:
+                return False
+        self._dirty = True
+        return True
 
     def _later(self, write: Callable[[], object]) -> bool:
         if self.is_child:
@@ -192,7 +212,10 @@ class OutboxWriter:
         fixed = len(encoded_name) + len(parent)
         done = True
         while data:
-            done = self._place(fmt.RECORD_HEADER + fixed + _LONGEST_CHAR, vital=False, counted=len(data))
+            whole = len(data) if len(data) <= _WHOLE else _LONGEST_CHAR
+            done = self._place(
+                fmt.RECORD_HEADER + fixed + max(whole, _LONGEST_CHAR), vital=False, counted=len(data)
+            )
             if not done:
                 return False
             self._finish_open()
@@ -340,9 +363,7 @@ class OutboxWriter:
         # The next segment is in place before this one says so.
         self._words[(self._tail >> 3) + 1] = 0
         self._words[self._tail >> 3] = fmt.END
-        self._unmap()
-        self._base, self._size, self._tail = base, size, fmt.SEGMENT_HEADER
-        self._map(mapping)
+        self._move(mapping, base, size)
         self._control[fmt.C_HEAD] = base + fmt.SEGMENT_HEADER
         if not self._pressed and not os.path.exists(self._path("spare")):
             self._restock()
@@ -400,9 +421,7 @@ class OutboxWriter:
                 mapping = mmap.mmap(fd, size)
             finally:
                 os.close(fd)
-            self._unmap()
-            self._base, self._size = base, size
-            self._map(mapping)
+            self._move(mapping, base, size)
         self._control[fmt.C_HEAD] = self._base + self._tail
 
     def _clear(self, at: int) -> None:
@@ -419,15 +438,19 @@ class OutboxWriter:
     def _path(self, name: str) -> str:
         return os.path.join(self.directory, name)
 
-    def _map(self, mapping: mmap.mmap) -> None:
+    def _move(self, mapping: mmap.mmap, base: int, size: int) -> None:
+        """Go on in another segment: whole, or not at all."""
+        view = memoryview(mapping)
+        words = view.cast("Q")
+        old = (self._words, self._view, self._mapping)
+        # No call between these stores, so no signal handler either.
         self._mapping = mapping
-        self._view = memoryview(mapping)
-        self._words = self._view.cast("Q")
-
-    def _unmap(self) -> None:
-        self._words.release()
-        self._view.release()
-        self._mapping.close()
+        self._view = view
+        self._words = words
+        self._base = base
+        self._size = size
+        self._tail = fmt.SEGMENT_HEADER
+        _let_go(*old)
 
     # -- others ----------------------------------------------------------------
 
@@ -452,6 +475,12 @@ def _forked() -> None:
 
 
 os.register_at_fork(after_in_child=_forked)
+
+
+def _let_go(words: memoryview, view: memoryview, mapping: mmap.mmap) -> None:
+    words.release()
+    view.release()
+    mapping.close()
 
 
 def _cut(data: bytes, limit: int) -> int:

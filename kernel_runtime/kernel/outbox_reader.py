@@ -246,9 +246,10 @@ class OutboxReader:
     def _worth_ringing(self, level: int) -> bool:
         if self.head > self.position + fmt.UNREAD_LOUD:
             return True
-        segment, at = self._segment, self._record
+        segment = self._segment or self._open_first()
         if segment is None:
-            return bool(self._bases())
+            return False
+        at = self._record
         while word := segment.words[at >> 3]:
             kind, end = word & 0xFF, at + fmt.RECORD_HEADER + (word >> 8)
             if kind not in (fmt.STREAM_OPEN, fmt.STREAM):

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override"
 """The kernel's message composer: jupyter_client's, with an encoder that always succeeds."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # ruff: noqa: FBT001, FBT002
-# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override"
 # The signatures are IPython's.
 """The IPython shell of our kernel: one error per failure, displays that are valid JSON, no stream flushes.
 
@@ -31,7 +31,7 @@ _BUILTINS = {name: value for name, value in vars(builtins).items() if name not i
 _EVALUE_MAX = 1 << 20
 
 
-class KernelDisplayPublisher(ParentHeader, ZMQDisplayPublisher):  # type: ignore[misc]
+class KernelDisplayPublisher(ParentHeader, ZMQDisplayPublisher):
     """display() for any thread, with its request and in valid JSON."""
 
     def publish(self, data: Any, metadata: Any = None, **kwargs: Any) -> None:
@@ -43,7 +43,7 @@ class KernelDisplayPublisher(ParentHeader, ZMQDisplayPublisher):  # type: ignore
         """Streams hold nothing back, and may be anything by now."""
 
 
-class KernelDisplayHook(ParentHeader, ZMQShellDisplayHook):  # type: ignore[misc]
+class KernelDisplayHook(ParentHeader, ZMQShellDisplayHook):
     """The value of a cell's last expression."""
 
     def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
@@ -61,13 +61,13 @@ class KernelDisplayHook(ParentHeader, ZMQShellDisplayHook):  # type: ignore[misc
         self.session.send(self.pub_socket, message, ident=self.topic)
 
 
-class PlainDisplayHook(ParentHeader, ZMQDisplayHook):  # type: ignore[misc]
+class PlainDisplayHook(ParentHeader, ZMQDisplayHook):
     """sys.displayhook outside cells."""
 
     def __call__(self, obj: Any) -> None:
         if obj is None:
             return
-        builtins._ = obj  # type: ignore[attr-defined]
+        builtins._ = obj
         data, metadata = clean_bundle({"text/plain": repr(obj)}, {})
         content = {"execution_count": self.get_execution_count(), "data": data, "metadata": metadata}
         self.session.send(
@@ -75,7 +75,7 @@ class PlainDisplayHook(ParentHeader, ZMQDisplayHook):  # type: ignore[misc]
         )
 
 
-class KernelShell(ParentHeader, ZMQInteractiveShell):  # type: ignore[misc]
+class KernelShell(ParentHeader, ZMQInteractiveShell):
     """ZMQInteractiveShell that reports what happened, once, under its own name."""
 
     displayhook_class = Type(KernelDisplayHook)

@@ -1,4 +1,4 @@
-# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override,unused-ignore"
+# mypy: disable-error-code="no-untyped-call,union-attr,attr-defined,misc,assignment,override"
 """sys.stdout and sys.stderr, and the IOPub "socket": everything goes into the outbox, now.
 
 The caller's thread does the writing, so a message that `print` or `display` returned from is in
@@ -22,7 +22,7 @@ from kernel_runtime.kernel.outbox import OutboxWriter
 _FDS = {"stdout": 1, "stderr": 2}
 
 
-class OutboxThread(IOPubThread):  # type: ignore[misc]
+class OutboxThread(IOPubThread):
     """Takes what ipykernel wants published. The thread itself serves only fork children's displays."""
 
     def __init__(self, socket: Any, outbox: OutboxWriter, session: Any) -> None:
@@ -42,7 +42,7 @@ class OutboxThread(IOPubThread):  # type: ignore[misc]
             self.outbox.message("iopub", msg)
 
 
-class OutboxStream(ParentHeader, OutStream):  # type: ignore[misc]
+class OutboxStream(ParentHeader, OutStream):
     """A text stream into the outbox. In a fork child it writes to the file descriptor instead.
 
     Looks like ipykernel's OutStream to programs that look (attributes, hooks, parent_header), and
@@ -67,7 +67,7 @@ class OutboxStream(ParentHeader, OutStream):  # type: ignore[misc]
         self._hooked = False
 
     @property
-    def errors(self) -> str:  # type: ignore[override]
+    def errors(self) -> str:
         return "backslashreplace"
 
     def write(self, string: str) -> int:

@@ -47,7 +47,15 @@ class LiveKernel:
         self.signer = wire.Signer(self.connection.key.encode())
         self.log = (directory / "log").open("wb")
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "kernel_runtime.kernel", "-f", str(self.file), "--outbox", str(self.outbox)],
+            [
+                sys.executable,
+                "-m",
+                "kernel_runtime.kernel",
+                "-f",
+                str(self.file),
+                "--outbox",
+                str(self.outbox),
+            ],
             stdin=subprocess.DEVNULL,
             stdout=self.log,
             stderr=self.log,
@@ -81,9 +89,7 @@ class LiveKernel:
         """The kernel's log."""
         return (self.directory / "log").read_text(errors="replace")
 
-    def request(
-        self, msg_type: str, content: Any, channel: str = "shell", msg_id: str | None = None
-    ) -> str:
+    def request(self, msg_type: str, content: Any, channel: str = "shell", msg_id: str | None = None) -> str:
         frames = self.signer.build(msg_type, content, session="harness", msg_id=msg_id)
         self.sockets[channel].send_multipart([wire.DELIMITER, *frames])
         return wire.decode_header(frames[1]).msg_id
@@ -156,7 +162,7 @@ def text(seen: Sequence[Seen], stream: str = "stdout") -> str:
 def one(seen: Sequence[Seen], kind: str) -> Seen:
     """The only record of that kind."""
     found = [s for s in seen if s.kind == kind]
-    assert len(found) == 1, f"{len(found)} × {kind} in {[s.kind for s in seen]}"
+    assert len(found) == 1, f"{len(found)} times {kind} in {[s.kind for s in seen]}"
     return found[0]
 
 

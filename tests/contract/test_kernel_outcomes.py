@@ -29,7 +29,7 @@ def kernel(tmp_path: Path) -> Iterator[LiveKernel]:
 def test_a_cell_goes_out_in_order(shared):
     seen = shared.run("print('hi'); 1 + 1")
     kinds = [(s.kind, s.content.get("execution_state")) for s in seen]
-    assert kinds[0] == ("status", "busy") and kinds[-1] == ("status", "idle")
+    assert (kinds[0], kinds[-1]) == (("status", "busy"), ("status", "idle"))
     assert [k for k, _ in kinds if k != "stdout"] == [
         "status", "execute_input", "execute_result", "execute_reply", "status",
     ]  # fmt: skip
