@@ -77,6 +77,16 @@ class Status:
         return {name["name"]: msgspec.convert(name, NameTruth) for name in self.report.names}
 
     @property
+    def resources(self) -> list[dict[str, Any]]:
+        """`{"kind", "truth", "started_by", …}`: what executions left behind outside the heap. Not at attach."""
+        return self.report.resources
+
+    @property
+    def claims(self) -> list[dict[str, Any]]:
+        """`{"text", "probe", "truth", "evidence"}`."""
+        return self.report.claims
+
+    @property
     def all_live(self) -> bool:
         return self.report.all_live
 

@@ -73,7 +73,13 @@ class Reporter:
             else cell
             for cell in report.cells
         ]
-        return replace(report, cells=told, resources=self._processes(state))
+        processes = self._processes()
+        why = report.why
+        if why.get("execution_id") is not None:
+            # a cell that waits does so for one of these more often than not
+            mine = [p for p in processes if p["started_by"] == why["execution_id"]]
+            why = {**why, "processes": [{"pid": p["pid"], "command": p["command"]} for p in mine]}
+        return replace(report, cells=told, resources=processes, why=why)
 
     def _heap(self, state: State) -> int:
         return state.incarnation if state.kernel in ("up", "starting") else state.incarnation + 1
@@ -103,7 +109,7 @@ class Reporter:
             why["blocked"] = dict(running.blocked)
         return why
 
-    def _processes(self, state: State) -> list[dict[str, Any]]:
+    def _processes(self) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for who, env in process.marked_processes(launch.MARK, self._session_id):
             started_by = launch.started_by_execution(self._session_id, env)

@@ -50,10 +50,18 @@ def krt_home() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def shared(krt_home: Path) -> Iterator[kr.Session]:
-    """A session for cases that leave kernel and queue as they found them."""
+def _shared(krt_home: Path) -> Iterator[kr.Session]:
     with stopped("shared") as session:
+        session.execute("'warm'")
         yield session
+
+
+@pytest.fixture
+def shared(_shared: kr.Session) -> Iterator[kr.Session]:
+    """A session for cases that leave the kernel as they found it; what still runs is interrupted."""
+    yield _shared
+    while _shared.row()["state"] in ("busy", "blocked"):
+        assert _shared.interrupt().ended
 
 
 @pytest.fixture

@@ -1,0 +1,92 @@
+"""Interrupting: I18 I20 I22 I24."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+
+import pytest
+
+import kernel_runtime as kr
+from kernel_runtime import process
+from kernel_runtime.errors import NotBlocked
+from tests.cases.support import blocked, entries, running
+from tests.support import eventually
+
+
+def test_i18_interrupt_of_an_await(shared: kr.Session) -> None:
+    """A stock kernel leaves `await asyncio.sleep(30)` alone until a message comes on shell. Here the
+    interrupt wakes the loop: interrupted within a second, and the next cell runs.
+    """
+    shared.execute("1 / 0")  # loads what formats tracebacks: the interrupt is what is timed
+    x = shared.submit("import asyncio; await asyncio.sleep(30)")
+    eventually(lambda: running(shared, x), what="running")
+    began = time.monotonic()
+    told = shared.interrupt()
+    assert told.ended
+    assert x.wait(timeout=1).outcome == "interrupted"
+    assert time.monotonic() - began < 1.0
+    assert shared.execute("1 + 1").text == "2"
+
+
+def test_i20_interrupt_of_os_system(shared: kr.Session) -> None:
+    """SIGINT ends the child, `os.system` returns, and the kernel replies ok. What was interrupted is
+    called interrupted all the same, and the child is gone.
+    """
+    x = shared.submit("import os; os.system('sleep 61')")
+    child = eventually(lambda: sleeping(shared, "61"), what="the child")
+    told = shared.interrupt()
+    assert (told.ended, x.wait(timeout=5).outcome) == (True, "interrupted")
+    eventually(lambda: not process.is_alive(child), what="the child gone")
+    assert shared.execute("1 + 1").text == "2"
+
+
+def sleeping(session: kr.Session, seconds: str) -> process.ProcessId | None:
+    """The session's `sleep` of that length."""
+    for resource in session.status().resources:
+        if resource["command"][-2:] == ["sleep", seconds]:
+            return process.identify(resource["pid"])
+    return None
+
+
+def interrupt_repeatedly(session: kr.Session, times: int) -> None:
+    session.execute("import time")
+    chance = random.Random(22)
+    outcomes = []
+    for _ in range(times):
+        x = session.submit("time.sleep(.05)", stop_on_error=False)
+        alarm = threading.Timer(chance.uniform(0.04, 0.09), session.interrupt)
+        alarm.start()
+        outcomes.append(x.wait(timeout=10).outcome)
+        alarm.join()
+    assert set(outcomes) <= {"ok", "interrupted"}
+    assert session.execute("'still here'").text == "'still here'"
+    finished = entries(session, "ExecutionFinished")
+    assert len({e.execution_id for e in finished}) == len(finished)
+
+
+def test_i22_interrupts_near_the_end_of_a_cell(shared: kr.Session) -> None:
+    """SIGINT that lands near a cell's end can leave a stock kernel idle without a reply. Ours replies
+    whatever arrives: a terminal outcome each time, exactly one.
+    """
+    interrupt_repeatedly(shared, 25)
+
+
+@pytest.mark.slow
+def test_i22_eighty_interrupts(shared: kr.Session) -> None:
+    """As above, as often as it took to see it in a stock kernel."""
+    interrupt_repeatedly(shared, 80)
+
+
+def test_i24_interrupt_of_input(shared: kr.Session) -> None:
+    """Interrupted while it asks: the prompt is withdrawn for everybody, and an answer finds nobody."""
+    x = shared.submit("input('name? ')")
+    eventually(lambda: blocked(shared, x), what="blocked")
+    assert shared.interrupt().ended
+    x.wait(timeout=5)
+    assert (x.outcome, x.blocked) == ("interrupted", None)
+    assert entries(shared, "InputWithdrawn", execution=x)
+    with pytest.raises(NotBlocked):
+        shared.answer("too late")
+    assert shared.execute("1 + 1").text == "2"
