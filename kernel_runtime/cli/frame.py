@@ -31,6 +31,10 @@ INTEGRITY = 9
 Callback = Callable[..., int | None]
 
 
+class ReaderLeft(Exception):
+    """Whoever read our output has gone."""
+
+
 class Command(click.Command):
     """A command with an example; its callback gets the caller's `as_json` and `principal`."""
 
@@ -45,6 +49,12 @@ class Command(click.Command):
                 help="Who acts, e.g. agent:planner; KRT_PRINCIPAL by default.",
             ),
         ]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderLeft from error  # click would call it a failure of ours
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Example"):
@@ -96,8 +106,8 @@ def run(root: click.Command, argv: list[str]) -> int:
         return report.failed(UsageError(error.format_message(), hint=f"`{usage} --help`"), as_json=as_json)
     except KernelRuntimeError as error:
         return report.failed(error, as_json=as_json)
-    except BrokenPipeError:
-        # whoever read us has left: that is a detach, and Python must not complain of it at exit
+    except (ReaderLeft, BrokenPipeError):
+        # that is a detach, and Python must not complain of it at exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except (KeyboardInterrupt, click.Abort):
