@@ -102,13 +102,15 @@ def failed_to_start(state: State, event: m.KernelFailedToStart, now: int, policy
         attempt=attempt, stderr=event.stderr, exit_status=event.exit_status, signal=event.signal
     )
     drafts = [Draft(fact, SYSTEM, state.incarnation)]
+    exhausted = attempt >= policy.start_attempts
+    state = replace(state, deaths=state.deaths + exhausted)
     if state.restarting:
         # it was on its way out to make room for the next one, and has gone by itself
         after, aborts, ends = abort(state, list(state.queue), {"kernel": "start failed"}, None)
         after, start = begin_start(after, SYSTEM, "restart")
         appended = m.Append(drafts=(*drafts, *aborts, start))
         return after, [appended, *ends, m.StartKernel(incarnation=after.incarnation)]
-    if attempt < policy.start_attempts and not state.stopping:
+    if not exhausted and not state.stopping:
         after = replace(state, attempts=attempt)
         return after, [
             m.Append(drafts=tuple(drafts)),
@@ -123,12 +125,11 @@ def failed_to_start(state: State, event: m.KernelFailedToStart, now: int, policy
         signal=event.signal,
         attempts=attempt,
     )
-    kernel, deaths = "dead", state.deaths + 1
     if state.stopping:
-        kernel, deaths = "stopped", state.deaths
         stopped = f.KernelStopped(reason="stop", exit_status=event.exit_status, signal=event.signal)
         drafts.append(Draft(stopped, SYSTEM, state.incarnation))
-    after = replace(state, kernel=kernel, attempts=0, deaths=deaths, start_waiters=(), stopping=False)
+    kernel = "stopped" if state.stopping else "dead"
+    after = replace(state, kernel=kernel, attempts=0, start_waiters=(), stopping=False)
     why = {"ename": "KernelStartFailed", "evalue": error.message, "traceback": event.stderr.splitlines()}
     after, aborts, ends = abort(after, list(state.queue), {"kernel": "start failed"}, why)
     refusals: Commands = [m.Refuse(token=token, error=error) for token in state.start_waiters]
