@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from kernel_runtime.journal import Journal, verify
 from kernel_runtime.model import facts
 from tests.compat.make_journal_v1 import said, story
-from tests.unit.journal.support import append, plain_sqlite
+from tests.unit.journal.support import append, plain_sqlite, without_triggers
 
 HERE = Path(__file__).parent
 
@@ -71,3 +73,21 @@ def told(now: Any, then: Any) -> Any:
     if isinstance(now, list) and isinstance(then, list) and len(now) == len(then):
         return [told(one, other) for one, other in zip(now, then, strict=True)]
     return now
+
+
+def test_it_can_be_checked_by_hand_as_documented(path: Path):
+    document = (HERE.parents[1] / "docs" / "journal-format.md").read_text(encoding="utf-8")
+    script = document.split("```python\n")[1].split("```")[0]
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"{golden()['head']} entries, head {golden()['log'][-1]['hash']}\n"
+    assert golden()["log"][5]["hash"] in document
+
+    with without_triggers(path) as plain:
+        plain.execute("UPDATE entries SET principal = 'human:eve' WHERE seq = 9")
+    done = subprocess.run(
+        [sys.executable, "-c", script, str(path)], capture_output=True, text=True, check=False
+    )
+    assert "chain at 9" in done.stderr
