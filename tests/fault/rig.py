@@ -49,6 +49,11 @@ class Rig:
         self.clients.append(session)
         return session
 
+    @staticmethod
+    def attach_to(name: str) -> Session:
+        """A client of another session; whoever asks for it detaches and stops it."""
+        return kr.attach(name, principal="agent:other")
+
     def attach_anew(self, principal: str = "agent:recovers") -> Session:
         """The next command after something died.
 
@@ -184,15 +189,15 @@ class Rig:
             row = reader.by_key(key)
         assert row is not None
         mine = [e for e in entries if e.execution_id == row.execution_id]
-        printed = printed_by(mine).splitlines()
-        whole = [f"{key} {i}" for i in range(lines)]
+        printed = printed_by(mine)
+        whole = "".join(f"{key} {i}\n" for i in range(lines))
         gaps = [e for e in mine if e.kind == "GapRecorded"]
         if outcome == "ok":
             assert ran == 1, f"ok, and its effect is there {ran} times"
             assert printed == whole or gaps, "complete, or an explicit gap"
         else:
             assert ran <= 1, "ran twice"
-            assert printed == whole[: len(printed)] or gaps, "in order and without a hole"
+            assert whole.startswith(printed) or gaps, "in order and without a hole"
         if outcome == "aborted":
             assert ran == 0, "aborted means that it never started"
             assert not printed
