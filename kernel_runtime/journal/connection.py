@@ -1,7 +1,7 @@
 """The one place that opens a journal's SQLite connection and sets every pragma.
 
-A writer's connection never checkpoints by itself before the log is large: `Journal.sync` does that
-in another thread, so that an append does not wait for the main file's fsync.
+A writer's connection never checkpoints by itself: `Journal.sync` does that in another thread, so that
+an append does not wait for the main file's fsync.
 
 Nothing here, and nothing in a process that has a journal open, opens its main file by other means: when
 any descriptor of a file is closed, the process loses its POSIX locks on it, SQLite's too.
@@ -28,9 +28,6 @@ BUSY_TIMEOUT = 5.0
 
 _LOG_LIMIT = 16 << 20
 """bytes to which the log file is cut once it starts anew"""
-
-_LOG_BACKSTOP = 16384
-"""pages of log after which a commit checkpoints by itself, because nobody called `sync` (64 MiB)"""
 
 _HEADER = 100
 """bytes of an SQLite file that say what it is"""
@@ -79,7 +76,7 @@ def open_writer(path: Path, *, busy_timeout: float = BUSY_TIMEOUT, vfs: str | No
         if mode != "wal":
             raise faults.corrupt(path, f"it cannot be switched to a write-ahead log (it stays {mode})")
         connection.pragma("journal_size_limit", _LOG_LIMIT)
-        connection.wal_autocheckpoint(_LOG_BACKSTOP)
+        connection.wal_autocheckpoint(0)
         connection.pragma("synchronous", "NORMAL")
     except apsw.Error as error:
         raise closing_fault(connection, error, path) from error

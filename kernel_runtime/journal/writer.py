@@ -40,8 +40,10 @@ Clock = Callable[[], tuple[int, int]]
 """`() -> (UTC ns since the epoch, CLOCK_MONOTONIC ns)`"""
 
 _ENTRY = "INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-_CHECKPOINT = 4 << 20
-"""bytes of log from which `sync` moves it into the main file"""
+_CHECKPOINT = 1000
+"""pages in the log (4 MiB) from which `sync` moves them into the main file"""
+_BACKSTOP = 16384
+"""pages in the log (64 MiB) from which `append` does, because nobody calls `sync`"""
 
 _REBUILD_BATCH = 16 << 20
 
@@ -81,6 +83,8 @@ class Journal:
         # what an earlier writer left may be in the system's memory only
         self._synced: Mark = lock.found.synced
         self._pragma_sync = ""
+        self._log_pages = 0
+        self._connection.set_wal_hook(self._committed)
         self._committing = False
         self._suspicions = 0
         self._cleared = 0
@@ -190,7 +194,13 @@ class Journal:
         if sync:
             self._synced = self._written
         self._lock.record(self._written, self._synced)
+        if self._log_pages > _BACKSTOP:
+            self._checkpoint(connection)
         return entries
+
+    def _committed(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
+        self._log_pages = pages
+        return apsw.SQLITE_OK
 
     def _write(self, drafts: Sequence[Draft]) -> tuple[list[Entry], Projections]:
         at, mono = self._clock()
@@ -300,8 +310,13 @@ class Journal:
                     connection.close()
             else:
                 os.fdatasync(self._log)
-                if os.fstat(self._log).st_size > _CHECKPOINT:
-                    self._checkpoint()
+                if self._log_pages > _CHECKPOINT:
+                    # its own connection: the writer's may be in use
+                    connection = opener.open_writer(self.path, vfs=self._vfs)
+                    try:
+                        self._checkpoint(connection)
+                    finally:
+                        connection.close()
         except OSError as error:
             self._suspicions += 1
             raise faults.from_os(error, self.path) from error
@@ -310,13 +325,12 @@ class Journal:
         self._synced = max(self._synced, target)
         self._lock.record(self._written, self._synced)
 
-    def _checkpoint(self) -> None:
-        # Its own connection: the writer's may be in use. Never waits for the writer or a reader.
-        connection = opener.open_writer(self.path, vfs=self._vfs)
-        try:
+    def _checkpoint(self, connection: apsw.Connection) -> None:
+        """Move what can be moved of the log into the main file; waits for no reader and no writer."""
+        self._log_pages = 0  # until the next commit says
+        # If it fails (a full disk), the log keeps what it has and the next one tries again.
+        with contextlib.suppress(apsw.Error):
             connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
-        finally:
-            connection.close()
 
     def _rewrite_log(self, connection: apsw.Connection) -> None:
         """Copy the log into the main file and sync that.

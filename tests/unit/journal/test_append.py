@@ -180,6 +180,15 @@ def test_the_log_is_moved_into_the_file_by_sync_and_does_not_grow_without_end(pa
         assert path.stat().st_size > 5 << 20
 
 
+def test_nor_when_nobody_syncs(path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("kernel_runtime.journal.writer._BACKSTOP", 100)
+    with Journal.create(path) as journal:
+        for _ in range(100):
+            append(journal, printed(None, os.urandom(10_000).hex()))
+        assert path.with_name("journal.db-wal").stat().st_size < 1 << 20
+    assert verify(path).ok
+
+
 @pytest.mark.parametrize("size", [10, 4096, 5000, 300_000])
 def test_payloads_of_any_size(path: Path, size: int):
     text = "añ%" * size
