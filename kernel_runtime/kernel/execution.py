@@ -12,6 +12,7 @@ import asyncio
 import os
 import signal
 import time
+from types import TracebackType
 from typing import Any
 
 _IMPATIENCE = 0.5
@@ -52,6 +53,14 @@ class Interrupts:
         execution = self.execution
         if execution is not None and execution.sigint_ns is None:
             execution.sigint_ns = time.monotonic_ns()
+
+    @classmethod
+    def hide(cls, traceback: TracebackType | None) -> None:
+        """Take our handler's frame off the end of a traceback: it is the cell that was interrupted."""
+        while traceback is not None and traceback.tb_next is not None:
+            if traceback.tb_next.tb_frame.f_code is cls._on_sigint.__code__:
+                traceback.tb_next = None
+            traceback = traceback.tb_next
 
     def _on_sigint(self, signum: int, frame: Any) -> None:
         execution = self.execution

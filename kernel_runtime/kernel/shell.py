@@ -23,6 +23,7 @@ from IPython.core.error import UsageError
 from traitlets import Type
 
 from kernel_runtime.kernel.attribution import ParentHeader, current
+from kernel_runtime.kernel.execution import Interrupts
 from kernel_runtime.kernel.mime import clean_bundle
 from kernel_runtime.kernel.streams import plain_stderr
 
@@ -132,6 +133,7 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
         except ValueError:
             self.tell("No traceback available to show.\n")
             return
+        Interrupts.hide(tb)
         ours = not exception_only and not issubclass(etype, SyntaxError) and etype is not UsageError
         try:
             if ours:

@@ -180,6 +180,9 @@ class JupyterDoor:
 
     def ended(self, request: Message, command: m.Ended) -> None:
         """An execution of a Jupyter client ended without a reply of the kernel's."""
+        if self._s.ephemeral is not None and self._s.shell.state.kernel not in ("up", "starting"):
+            # the tool watches its kernel's process, and knows an answer for a kernel that died
+            return
         door = self._s.door
         parent = request.frames[1]
         if command.outcome == "aborted":

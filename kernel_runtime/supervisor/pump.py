@@ -8,11 +8,13 @@ position, and a foreign kernel's messages wait in memory.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
+from msgspec import structs
 
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault
@@ -34,7 +36,7 @@ _ROUNDS = 8
 _STREAM_PAUSE = 0.025
 """seconds between looks at text that keeps coming: it is merged meanwhile"""
 
-_LINE_PAUSE = 0.003
+_LINE_PAUSE = 0.03
 """seconds that an unfinished line may take to be finished"""
 
 Frames = Sequence[bytes]
@@ -65,12 +67,19 @@ class Pump:
         self.incarnation = 0
         self._publish: list[tuple[bytes, Frames]] = []
         self._recorded = 0
+        self._taking = 0
+        self._shown = 0
+        """how far the outbox has been published; clients take a second copy of a message for a forgery"""
+        self._inherited = False
         self._timer: Timer | None = None
         self.voice = ForeignVoice(reactor, lambda: shell.state, self)
         self._told: set[str | None] = set()
+        self._held: StreamText | None = None
 
-    def attach(self, link: KernelLink, incarnation: int, position: int) -> None:
-        """Read this kernel from now on."""
+    def attach(self, link: KernelLink, incarnation: int, position: int, *, inherited: bool = False) -> None:
+        """Read this kernel from now on; `inherited`: another supervisor may have published some of it."""
+        self._taking = self._shown = 0
+        self._inherited = inherited
         self.link = link
         self.incarnation = incarnation
         self._recorded = position
@@ -104,7 +113,7 @@ class Pump:
                     text_only &= isinstance(record, StreamText)
                     self._take(record)
                 rounds += 1
-                if hold and rounds == 1 and text_only and not to_end and _is_open_line(records[-1]):
+                if hold and rounds == 1 and not to_end and _is_open_line(records[-1]):
                     # `print` writes its text and its newline apart: one entry for both
                     if self.link is link and link.outbox is not None:
                         link.outbox.arm(2)
@@ -114,11 +123,13 @@ class Pump:
                 if rounds >= _ROUNDS and not to_end:
                     self._again(0)
                     return True
-            if self._recorder.has_output or self._recorder.has_gaps:
+            if self._has_taken():
                 self.flush(gaps=to_end)
         except EnvironmentFault as error:
             self._refused(error)
             return False
+        if to_end:
+            self._inherited = False
         if to_end or self.link is not link:
             return True
         outbox = link.outbox
@@ -133,6 +144,9 @@ class Pump:
             if self._recorder.has_gaps:
                 self._again(1.0)
         return True
+
+    def _has_taken(self) -> bool:
+        return self._held is not None or self._recorder.has_output or self._recorder.has_gaps
 
     def _again(self, seconds: float) -> None:
         self._timer = self._reactor.after(seconds, self._look)
@@ -151,9 +165,13 @@ class Pump:
             self._again(RETRY)
 
     def _take(self, record: StreamText | WireMessage | Gap) -> None:
+        self._taking = record.position
         if isinstance(record, StreamText):
             self._stream(record)
-        elif isinstance(record, Gap):
+            self._recorder.position = record.position
+            return
+        self._release()
+        if isinstance(record, Gap):
             self._recorder.gap(self._running_id(), "outbox-bound", record.messages, record.bytes)
         else:
             try:
@@ -191,6 +209,20 @@ class Pump:
         self._recorder.gap(self._running_id(), "unreadable", 1, sum(map(len, frames)))
 
     def _stream(self, record: StreamText) -> None:
+        """Hold the text until something else comes or `flush`: pieces of one stream are one message."""
+        held = self._held
+        if held is not None and (held.name, held.parent) == (record.name, record.parent):
+            record = structs.replace(record, text=held.text + record.text)
+        elif held is not None:
+            self._say(held)
+        self._held = record
+
+    def _release(self) -> None:
+        held, self._held = self._held, None
+        if held is not None:
+            self._say(held)
+
+    def _say(self, record: StreamText) -> None:
         content = self._recorder.stream(record.name, record.parent, record.text)
         if content is None:
             self._tell_gap(record.parent)
@@ -202,6 +234,7 @@ class Pump:
 
     def forget(self) -> None:
         """What was taken could not be journaled, and comes again."""
+        self._held = None
         self._recorder.forget()
         self._publish.clear()
 
@@ -222,7 +255,10 @@ class Pump:
         parent = decode_header(frames[2])
         if parent.session == self._probe_session or kind == "iopub_welcome":
             return  # the supervisor's own questions are nobody's business
-        self._publish.append((topic, frames))
+        if self._inherited:
+            self._publish.append((topic, self._anew(frames)))
+        elif self._taking == 0 or self._taking > self._shown:
+            self._publish.append((topic, frames))
         if kind == "status" and parent.msg_type == "execute_request" and b'"idle"' in frames[4]:
             self.flush(gaps=True)
             self._shell.apply(m.WentIdle(msg_id=parent.msg_id))
@@ -278,6 +314,7 @@ class Pump:
         Raises:
             EnvironmentFault: the journal refused; nothing was published.
         """
+        self._release()
         drafts = self._recorder.take(self.incarnation, gaps=gaps)
         if drafts:
             reach("on-output")
@@ -291,6 +328,13 @@ class Pump:
         publish, self._publish = self._publish, []
         for topic, frames in publish:
             self._door.publish(topic, frames)
+        self._shown = max(self._shown, self._taking)
+
+    def _anew(self, frames: Frames) -> Frames:
+        """The same message under another msg_id, and so with another signature."""
+        header = {**decode_json(frames[1]), "msg_id": str(uuid.uuid4())}
+        body = [msgspec.json.encode(header), *frames[2:5]]
+        return [self._door.signer.sign(body), *body, *frames[5:]]
 
     def _advance(self, position: int) -> None:
         self._recorded = position
