@@ -114,10 +114,7 @@ class Pump:
                     self._take(record)
                 rounds += 1
                 if hold and rounds == 1 and not to_end and _is_open_line(records[-1]):
-                    # `print` writes its text and its newline apart: one entry for both
-                    if self.link is link and link.outbox is not None:
-                        link.outbox.arm(2)
-                    self._again(_LINE_PAUSE)
+                    self._wait_for_line(link)
                     return True
                 self.flush(gaps=to_end)
                 if rounds >= _ROUNDS and not to_end:
@@ -144,6 +141,12 @@ class Pump:
             if self._recorder.has_gaps:
                 self._again(1.0)
         return True
+
+    def _wait_for_line(self, link: KernelLink) -> None:
+        """Look again soon: `print` writes its text and its newline apart, and they are one message."""
+        if self.link is link and link.outbox is not None:
+            link.outbox.arm(2)
+        self._again(_LINE_PAUSE)
 
     def _has_taken(self) -> bool:
         return self._held is not None or self._recorder.has_output or self._recorder.has_gaps
