@@ -74,8 +74,12 @@ def by_default(points: tuple[str, ...], *some: str) -> list[Any]:
 def run_two(rig: Rig, principal: str = "agent:a") -> None:
     """Two cells at once, so that one is queued behind the other, as one client would."""
     session = rig.attach(principal)
-    first = rig.submit(session, "first", rig.cell("first", inside=MID_PRINT))
+    behind = rig.root / "second-is-queued"
+    wait = f"while not os.path.exists({str(behind)!r}) and time.monotonic() < end: time.sleep(0.01)"
+    inside = f"{MID_PRINT}; import time; end = time.monotonic() + 1.5\n        {wait}"
+    first = rig.submit(session, "first", rig.cell("first", inside=inside))
     second = rig.submit(session, "second", rig.cell("second"))
+    behind.touch()
     first.wait(60)
     second.wait(60)
 
