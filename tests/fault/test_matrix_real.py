@@ -24,7 +24,7 @@ import pytest
 
 from kernel_runtime import process
 from kernel_runtime.client import spawn
-from kernel_runtime.errors import HeapLost, KernelRuntimeError
+from kernel_runtime.errors import HeapLost, KernelRuntimeError, SupervisorFault
 from kernel_runtime.model.facts import KernelDied
 from tests.fault.rig import LINES, Rig
 from tests.support import eventually
@@ -216,6 +216,47 @@ def test_both_killed_at_once(rig: Rig, point: str):
     assert died.signal is None
     assert died.exit_status is None
     assert "not known" in str(died.evidence)
+
+
+@pytest.mark.parametrize("point", ["before-death", "after-death"])
+def test_supervisor_killed_over_the_kernels_death(rig: Rig, point: str):
+    """One death is recorded, by the one that saw it or by the next, and what the kernel left is gone."""
+    rig.failpoint(point, "kill")
+    warm(rig)
+    rig.no_more_failpoints()
+    rig.arm()
+    session = rig.attach()
+    last = rig.submit(session, "last", "import os; print('last words'); os.kill(os.getpid(), 9)")
+    rig.hit()
+    last.wait(30)
+    rig.settle(rig.attach_anew())
+    rig.check()
+    assert (last.outcome, last.text) == ("died", "last words\n")
+    (died,) = [e.fact for e in rig.entries() if e.kind == "KernelDied"]
+    assert isinstance(died, KernelDied)
+    assert died.signal == (signal.SIGKILL if point == "after-death" else None)
+    left = {path.name for path in rig.file.directory.iterdir()}
+    assert "kernel.json" not in left
+    assert "outbox-1" not in left
+
+
+def test_supervisor_killed_in_the_middle_of_a_restart(rig: Rig):
+    """The old kernel's end and the intent to start the next are one entry group; nothing is made up."""
+    rig.failpoint("after-death", "kill")
+    warm(rig)
+    rig.no_more_failpoints()
+    rig.arm()
+    session = rig.attach()
+    with pytest.raises(SupervisorFault, match="died over `restart`"):
+        session.restart()
+    other = rig.attach_anew("agent:a")
+    rig.settle(other)
+    kinds = [e.kind for e in rig.entries()]
+    assert kinds.count("KernelStopped") == 1
+    assert kinds.count("KernelStartFailed") == 0
+    assert other.execute("1 + 1").text == "2"
+    assert other.incarnation == 3
+    rig.check()
 
 
 # -- the kernel
