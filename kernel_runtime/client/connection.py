@@ -78,10 +78,12 @@ class ControlLine:
         *,
         within: float = REQUEST_TIMEOUT,
         revive: bool = True,
+        resend: bool = True,
     ) -> dict[str, Any]:
         """The `result` of one request, replied to `within` so many seconds.
 
-        With `revive=False` a dead supervisor is not replaced.
+        With `revive=False` a supervisor that is dead at the start is not replaced, with `resend=False`
+        one that dies over the request is not.
 
         Raises:
             SupervisorFault: no supervisor can be had, it does not answer, or it died with a request
@@ -95,7 +97,7 @@ class ControlLine:
             try:
                 reply = await self._exchange(content, within)
             except _Gone:
-                if op not in RESENDABLE or not revive:
+                if op not in RESENDABLE or not (revive and resend):
                     raise self._gone(op) from None
                 continue
             except _Unanswered:

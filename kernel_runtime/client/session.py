@@ -33,10 +33,12 @@ from kernel_runtime.errors import (
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution as Row
-from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.model.facts import KernelStarted
+from kernel_runtime.testing.failpoints import reach
 
 _DOORBELL = 30.0
+_LOSSES = 10
+"""supervisors that may die one after another under somebody who listens"""
 _LAUNCH = 180.0
 """seconds for what may start a kernel"""
 
@@ -243,19 +245,24 @@ class AsyncSession:
         await self._need_journal()
         if self.journal.head() > after:
             return True
+        losses = 0
         while True:
             wait = _DOORBELL if deadline is None else min(_DOORBELL, max(0.0, deadline - time.monotonic()))
+            arguments = {"after": after, "timeout": wait}
+            # a supervisor that was stopped on purpose is not brought back by somebody who only listens
             revive = not self._was_stopped()
             try:
                 reply = await self._line.request(
-                    "changes", {"after": after, "timeout": wait}, within=wait + 90.0, revive=revive
+                    "changes", arguments, within=wait + 90.0, revive=revive, resend=False
                 )
             except SupervisorFault as fault:
-                if not fault.fields.get("gone"):
+                losses += 1
+                if not fault.fields.get("gone") or losses > _LOSSES:
                     raise
                 if self._was_stopped():
                     return self.journal.head() > after
                 continue
+            losses = 0
             if int(reply["head"]) > after or (deadline is not None and time.monotonic() >= deadline):
                 return True
 

@@ -78,7 +78,7 @@ class Status:
 
     @property
     def resources(self) -> list[dict[str, Any]]:
-        """`{"kind", "truth", "started_by", …}`: what executions left behind outside the heap. Not at attach."""
+        """`{"kind", "truth", "started_by", …}`: what executions left behind outside the heap."""
         return self.report.resources
 
     @property
