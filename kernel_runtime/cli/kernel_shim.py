@@ -4,10 +4,11 @@ It has no kernel of its own: it sees that the session has a supervisor and a ker
 as the kernel ends, so that whoever polls it reads the truth. Its invariant: once it has ended, the
 ports of its connection file are free again.
 
-SIGINT interrupts the running cell. The end of the process that started it (JPY_PARENT_PID, as ipykernel
-reads it) ends an ephemeral session's kernel: nobody else knows of it, and it would stay for ever. SIGTERM and SIGHUP end an ephemeral session's kernel and leave a
-named one alone. SIGKILL is the supervisor's to notice (`supervisor.ephemeral`). When the supervisor
-is killed, another one is started and adopts the kernel.
+SIGINT interrupts the running cell. SIGTERM and SIGHUP end an ephemeral session's kernel and leave a
+named one alone. So does the end of the process that started it (JPY_PARENT_PID, as ipykernel reads
+it): nobody else knows of an ephemeral session, and its kernel would stay for ever. SIGKILL is the
+supervisor's to notice (`supervisor.ephemeral`). When the supervisor is killed, another one is started
+and adopts the kernel.
 
 It does not promise the kernel's exit status when nobody could observe it: it then exits with 1.
 """
