@@ -74,7 +74,7 @@ def decode_header(frame: bytes) -> Header:
     """
     try:
         return _header_decoder.decode(frame)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise BadMessage(f"header is not a Jupyter header: {error}") from error
 
 
@@ -86,10 +86,12 @@ def decode_json(frame: bytes) -> dict[str, Any]:
     """
     try:
         value = msgspec.json.decode(frame)
+    except RecursionError as error:
+        raise BadMessage(f"nested too deep: {error}") from error
     except (msgspec.MsgspecError, UnicodeDecodeError):
         try:
             value = json.loads(frame.decode("utf-8", "surrogatepass"))
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise BadMessage(f"not JSON: {error}") from error
     if not isinstance(value, dict):
         raise BadMessage("not a JSON object")

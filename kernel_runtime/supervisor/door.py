@@ -25,6 +25,8 @@ OnMessage = Callable[[str, Message], None]
 
 _BATCH = 200
 """messages taken from one socket before the others have their turn"""
+_HELD_BYTES = 64 << 20
+"""what is held at most for subscribers that are not back yet"""
 
 
 def new_connection(directory: Path, transport: str, kernel_name: str) -> Connection:
@@ -52,15 +54,28 @@ class FrontDoor:
     """Five bound sockets. `connection` is what clients read from the connection file."""
 
     def __init__(
-        self, context: zmq.Context[zmq.Socket[bytes]], reactor: Reactor, connection: Connection
+        self,
+        context: zmq.Context[zmq.Socket[bytes]],
+        reactor: Reactor,
+        connection: Connection,
+        census: Path | None = None,
     ) -> None:
+        """Open it; `census` is a file that tells the next supervisor how many subscribers there are.
+
+        Raises:
+            SupervisorFault: an endpoint is taken.
+        """
         self.signer = Signer(connection.key.encode())
         self.session = secrets.token_hex(16)
         self.rejected = 0
         self._reactor = reactor
         self._mailbox = Mailbox(reactor)
         self._held: list[list[bytes]] | None = None
+        self._held_bytes = 0
         self._release: Timer | None = None
+        self._census = census
+        self._subscribers = 0
+        self._awaited = 0
         self._sockets: dict[str, zmq.Socket[bytes]] = {}
         ports: dict[str, int] = {}
         for channel, kind in _KINDS.items():
@@ -69,6 +84,9 @@ class FrontDoor:
             # nothing is dropped for a slow client; what is bounded is what an execution may say
             socket.sndhwm = 0
             socket.rcvhwm = 0
+            if kind == zmq.XPUB:
+                # each coming and going is told, not only the first and the last
+                socket.xpub_verboser = 1
             if kind == zmq.ROUTER:
                 # a client that lost its connection comes back with the same identity
                 socket.router_handover = 1
@@ -123,6 +141,11 @@ class FrontDoor:
                 self._mailbox.heard(socket, message.identities[0])
             on_message(channel, message)
 
+    def go_deaf(self) -> None:
+        """Hear nothing more: who asks from now on is to be answered by the next supervisor, not by this one."""
+        for socket in self._sockets.values():
+            self._reactor.forget(socket)
+
     def drain(self, channel: str, on_message: OnMessage) -> None:
         """Handle what has already arrived on one channel, now."""
         self._receive(channel, self._sockets[channel], on_message)
@@ -143,7 +166,9 @@ class FrontDoor:
                 event = socket.recv(zmq.NOBLOCK)
             except zmq.Again:
                 return
-            if event[:1] == b"\x01":
+            if event[:1] == b"\x00":
+                self._counted(-1)
+            elif event[:1] == b"\x01":
                 topic = event[1:]
                 frames = self.signer.build(
                     "iopub_welcome",
@@ -151,6 +176,18 @@ class FrontDoor:
                     session=self.session,
                 )
                 socket.send_multipart([topic, DELIMITER, *frames] if topic else [DELIMITER, *frames])
+                self._counted(1)
+
+    def _counted(self, change: int) -> None:
+        self._subscribers = max(0, self._subscribers + change)
+        if self._held is not None and self._subscribers >= self._awaited:
+            self._let_go()
+        self._note_subscribers()
+
+    def _note_subscribers(self) -> None:
+        if self._census is not None:
+            # not synced and not renamed: what has to survive is our death, not the machine's
+            self._census.write_text(str(max(self._subscribers, self._awaited)))
 
     def send(self, channel: str, identities: Sequence[bytes], frames: Sequence[bytes]) -> None:
         """Send signed frames to one client; one that left may come back for them."""
@@ -164,18 +201,34 @@ class FrontDoor:
     def publish(self, topic: bytes, frames: Sequence[bytes]) -> None:
         """Signed frames to everybody on iopub."""
         parts = [topic, DELIMITER, *frames]
-        if self._held is not None:
-            self._held.append(parts)
-        else:
+        if self._held is None:
             self._sockets["iopub"].send_multipart(parts)
+            return
+        self._held.append(parts)
+        self._held_bytes += sum(map(len, parts))
+        if self._held_bytes > _HELD_BYTES:
+            self._let_go()
 
-    def hold(self, seconds: float) -> None:
-        """Publish nothing for so long, then all of it: a predecessor's subscribers are on their way."""
-        self._held = []
-        self._release = self._reactor.after(seconds, self._let_go)
+    def await_subscribers(self, most: float) -> None:
+        """Publish nothing until as many have subscribed as a predecessor had, or `most` seconds; then all.
+
+        A client subscribes anew when it next looks at its iopub socket, so this may take a while.
+        """
+        try:
+            self._awaited = int(self._census.read_text()) if self._census is not None else 0
+        except (FileNotFoundError, ValueError):
+            return
+        if self._awaited > self._subscribers:
+            self._held = []
+            self._release = self._reactor.after(most, self._go_on_without)
+
+    def _go_on_without(self) -> None:
+        self._let_go()
+        self._note_subscribers()
 
     def _let_go(self) -> None:
         held, self._held = self._held or [], None
+        self._held_bytes = self._awaited = 0
         if self._release is not None:
             self._release.cancel()
         for parts in held:

@@ -107,7 +107,7 @@ class ForeignVoice:
             self._ear.iopub(topic, message.frames)
             waits = self._reply is not None and _is_idle(message)
             if waits and self._reply is not None and message.parent().msg_id == self._reply[1].msg_id:
-                self.end()
+                self._end_anyway()
         elif channel == "stdin":
             self._ear.asked(message.parent(), message.frames, None)
         else:
@@ -141,13 +141,15 @@ class ForeignVoice:
             self._patience = None
 
     def _end_anyway(self) -> None:
-        self._patience = None
+        """Let the reply that waits count, now or as soon as the journal takes it."""
+        if self._patience is not None:
+            self._patience.cancel()
+            self._patience = None
         try:
-            if self.drain():
-                self.end()
+            self.end()
         except EnvironmentFault as error:
             log.warning("a reply waits for the journal: %s", error.message)
-        if self._reply is not None and self._patience is None:
+        if self._reply is not None:
             self._patience = self._reactor.after(RETRY, self._end_anyway)
 
     def finish(self) -> bool:

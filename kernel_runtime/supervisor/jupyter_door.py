@@ -22,6 +22,7 @@ from kernel_runtime.errors import HeapLost, KernelRuntimeError
 from kernel_runtime.model.execution import Execution
 from kernel_runtime.model.facts import ExecutionFinished
 from kernel_runtime.supervisor.jupyter_requests import (
+    check_readable,
     lost,
     principal_of,
     queued_of,
@@ -302,6 +303,7 @@ class JupyterDoor:
     # -- what only the kernel knows
 
     def _forward(self, channel: str, message: Message) -> None:
+        check_readable(message)
         if self._s.kernel_is_coming():
             self._early.append((channel, message))
             return

@@ -11,7 +11,7 @@ import msgspec
 from kernel_runtime.model.execution import Execution
 from kernel_runtime.model.facts import ExecutionQueued
 from kernel_runtime.supervisor.recorder import KRT_MSG, execution_of_msg, sayable
-from kernel_runtime.wire import BadMessage, Header, Message, decode_header
+from kernel_runtime.wire import BadMessage, Header, Message, decode_header, decode_json
 
 _MAX = 1 << 53
 """the largest whole number that all of JSON's readers agree on"""
@@ -39,6 +39,7 @@ def queued_of(session_id: str, message: Message) -> ExecutionQueued:
     source = content.get("code", "")
     if not isinstance(source, str):
         raise BadMessage(f"code is {type(source).__name__}, not text")
+    check_readable(message)
     execution_id = execution_of_msg(session_id, msg_id)
     silent = bool(content.get("silent", False))
     cell_id = metadata.get("cellId") or content.get("cell_id") or execution_id[:8]
@@ -57,11 +58,45 @@ def queued_of(session_id: str, message: Message) -> ExecutionQueued:
     )
 
 
+def check_readable(message: Message) -> None:
+    """Make sure that the kernel can read it: one that cannot drops it without a word.
+
+    Raises:
+        BadMessage: a frame of it is not a JSON object.
+    """
+    decode_json(message.frames[2])
+    decode_json(message.frames[3])
+    try:
+        _skim(message.content)
+    except RecursionError as error:
+        raise BadMessage(f"nested too deep: {error}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError):  # NaN, say, which Python writes and reads
+        decode_json(message.content)
+    for frame in message.frames[1:5]:
+        if frame.count(b"[") + frame.count(b"{") > _DEPTH and _depth(decode_json(frame)) > _DEPTH:
+            raise BadMessage(f"nested deeper than {_DEPTH}")
+
+
+_skim = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_DEPTH = 200
+"""how deep JSON may be nested: kernels' parsers give up at some point, orjson's at 254"""
+
+
+def _depth(document: Any) -> int:
+    depth, level = 0, [document]
+    while level:
+        depth += 1
+        inner = [v.values() if isinstance(v, dict) else v for v in level if isinstance(v, dict | list)]
+        level = [item for values in inner for item in values]
+    return depth
+
+
 def _dump(message: Message, content: Mapping[str, Any]) -> str:
+    expressions = content.get("user_expressions")
     document = {
         "identities": [part.hex() for part in message.identities],
         "frames": [part.decode("utf-8", "surrogateescape") for part in message.frames[1:4]],
-        "user_expressions": content.get("user_expressions") or {},
+        "user_expressions": expressions if isinstance(expressions, dict) else {},
     }
     return msgspec.json.encode(sayable(document)).decode()
 

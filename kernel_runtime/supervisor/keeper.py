@@ -150,7 +150,7 @@ class Keeper:
             child.kill()
             child.wait()
 
-    def _connect(self, record: KernelRecord, position: int) -> None:
+    def _connect(self, record: KernelRecord, position: int, *, inherited: bool = False) -> None:
         self.record = record
         self._heard = False
         self._info = self._drained_probe = None
@@ -163,7 +163,7 @@ class Keeper:
             on_outbox=self._pump.rung,
             position=position,
         )
-        self._pump.attach(self.link, record.incarnation, position)
+        self._pump.attach(self.link, record.incarnation, position, inherited=inherited)
         try:
             self._pidfd = os.pidfd_open(record.process.pid)
         except ProcessLookupError:
@@ -284,7 +284,7 @@ class Keeper:
 
     def adopt(self, record: KernelRecord, position: int) -> None:
         """Take over a living kernel: first hear all it said, then go on."""
-        self._connect(record, position)
+        self._connect(record, position, inherited=True)
         if not record.ready or self._shell.state.kernel == "starting":
             # it may have answered the last supervisor, but the journal does not know: ask again
             self._expect_ready()
@@ -323,7 +323,7 @@ class Keeper:
             on_outbox=self._pump.rung,
             position=position,
         )
-        self._pump.attach(self.link, record.incarnation, position)
+        self._pump.attach(self.link, record.incarnation, position, inherited=True)
         evidence: dict[str, Any] = {"found": "dead when a supervisor started; its exit status is not known"}
         if record.process.boot_id != process.boot_id():
             evidence = {"found": "the machine was rebooted"}
@@ -506,7 +506,13 @@ class Keeper:
             if self.record is not None and who.pid == self.record.process.pid:
                 continue
             argv = process.command_line(who.pid)
-            left.append({"pid": who.pid, "argv": argv, "execution_id": launch.started_by_execution(self._session_id, env)})
+            left.append(
+                {
+                    "pid": who.pid,
+                    "argv": argv,
+                    "execution_id": launch.started_by_execution(self._session_id, env),
+                }
+            )
             with contextlib.suppress(PermissionError):
                 process.signal_process(who, signum)
         return left

@@ -125,9 +125,8 @@ class Pump:
         except EnvironmentFault as error:
             self._refused(error)
             return False
-        if to_end:
-            self._inherited = False
         if to_end or self.link is not link:
+            self._inherited = self._inherited and not to_end
             return True
         outbox = link.outbox
         if outbox is None:

@@ -57,8 +57,9 @@ LEFT_KILL = 2.0
 """seconds that processes left behind have after SIGTERM, in a `stop`"""
 
 
-RETURN_WITHIN = 0.5
-"""seconds in which clients of a predecessor have connected again: zmq tries every 0.1 to 0.2 s"""
+RETURN_WITHIN = 10.0
+"""seconds that iopub waits for a predecessor's subscribers; they connect in 0.2 s, and subscribe when
+they next look at that socket"""
 _OUTCOMES = {("shell", "execute_reply"), ("stdin", "input_request")}
 
 
@@ -195,7 +196,7 @@ class Supervisor:
             connection = read_connection(front)
         else:
             connection = new_connection(sockets, self.identity.transport, self.identity.kernel)
-        door = FrontDoor(self._context, self.reactor, connection)
+        door = FrontDoor(self._context, self.reactor, connection, sockets / "front.subscribers")
         reach("before-front-json")
         write_private(front, door.connection.dump())
         return door
@@ -219,7 +220,7 @@ class Supervisor:
             self.keeper.clear(record)
             record = None
         if record is not None or killed_after is not None:
-            self.door.hold(RETURN_WITHIN)
+            self.door.await_subscribers(RETURN_WITHIN)
         if killed_after is not None:
             self.jupyter.tell_last(killed_after)
         if record is not None:
@@ -295,6 +296,8 @@ class Supervisor:
 
     def _owner_gone(self) -> None:
         self.orphaned = True
+        # a tool that killed its kernel to restart it is already asking for the next one on these ports
+        self.door.go_deaf()
         self.stop("system", None)
 
     # -- messages
