@@ -7,6 +7,7 @@
                           /supervisor.lock   flock held for life by the supervisor; holds its identity
                           /spawn.lock        flock held while somebody starts a supervisor
                           /supervisor.log    bounded
+                          /reserve           space for what must be recorded on a full disk
                           /outbox-N/         the kernel's messages of incarnation N
                           /kernel-N.log      what the kernel's own fd 1 and 2 said
     KRT_RUNTIME_DIR/<12 hex of session_id>/  front.json, kernel-N.json and the ipc sockets

@@ -77,9 +77,9 @@ class NotebookKeeper:
             with self._lock:
                 written = self._file.write()
                 self._remember(written)
-        except KernelRuntimeError as error:
+        except (KernelRuntimeError, OSError) as error:
             # the journal has everything; the next write tries again
-            log.warning("the notebook was not written: %s", error.message)
+            log.warning("the notebook was not written: %s", error)
             return False
         self._cost = time.monotonic() - began
         for note in written.notes:

@@ -15,9 +15,10 @@ from typing import Any
 
 from kernel_runtime.core.lifecycle import Policy, State, may_dispatch, next_deadline, step
 from kernel_runtime.core.lifecycle import messages as m
-from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError
+from kernel_runtime.errors import DiskFull, EnvironmentFault, KernelRuntimeError
 from kernel_runtime.journal import Journal
 from kernel_runtime.supervisor.reactor import Reactor, Timer
+from kernel_runtime.supervisor.reserve import Reserve
 from kernel_runtime.testing.failpoints import reach
 
 log = logging.getLogger("kernel_runtime.supervisor")
@@ -26,6 +27,20 @@ SYNC_WITHIN = 0.15
 """seconds from an unsynced commit to its sync"""
 RETRY = 1.0
 """seconds until storage that failed is tried again"""
+RESERVE_EVERY = 5.0
+"""seconds until there may be room for the reserve again"""
+
+_ENDS = (
+    m.Interrupted,
+    m.Ticked,
+    m.Replied,
+    m.ShellDrained,
+    m.Answered,
+    m.StopRequested,
+    m.RestartRequested,
+    m.KernelExited,
+)
+"""what may use the reserve of a full disk"""
 
 Perform = Callable[[Any], None]
 
@@ -64,7 +79,9 @@ class Shell:
         self._tick: Timer | None = None
         self._tick_due: int | None = None
         self._retry: Timer | None = None
+        self._reserve = Reserve(journal.path.with_name("reserve"))
         self._syncer = _Syncer(journal)
+        self._lay_in_reserve()
         self._sync_timer: Timer | None = None
 
     def apply(self, event: m.Event) -> None:
@@ -78,7 +95,7 @@ class Shell:
         for command in commands:
             if isinstance(command, m.Append):
                 reach("before", event)
-                self.journal.append(command.drafts, sync=command.sync)
+                self._append(event, command)
                 reach("after", event)
         self.state = after
         for command in commands:
@@ -90,6 +107,19 @@ class Shell:
             changed(before)
         self._schedule_tick()
         self._proceed()
+
+    def _append(self, event: m.Event, command: m.Append) -> None:
+        try:
+            self.journal.append(command.drafts, sync=command.sync)
+        except DiskFull:
+            if not isinstance(event, _ENDS) or not self._reserve.spend():
+                raise
+            self.reactor.after(RETRY, self._lay_in_reserve)
+            self.journal.append(command.drafts, sync=command.sync)
+
+    def _lay_in_reserve(self) -> None:
+        if not self._reserve.restore():
+            self.reactor.after(RESERVE_EVERY, self._lay_in_reserve)
 
     def request(self, event: m.Event, token: Token) -> None:
         """Let a request happen, or tell whoever asked why not."""

@@ -426,3 +426,24 @@ def test_supervisor_killed_again_and_again(rig: Rig):
     x.wait(30)
     assert x.outcome == "ok"
     rig.check("long", lines=lines)
+
+
+def test_s49_a_full_disk_stops_nobody_from_interrupting_and_stopping(full_rig: Rig, small_disk: Path):
+    """What ends something has a reserve of its own: a cell that filled the disk can be ended."""
+    rig = full_rig
+    session = rig.attach()
+    x = rig.submit(session, "sleeps", "import time\ntime.sleep(600)")
+    eventually(lambda: session.row()["state"] == "busy", what="it runs")
+    fill(small_disk)
+    session.interrupt()
+    x.wait(20)
+    assert x.outcome == "interrupted"
+    (small_disk / "ballast").unlink()
+    again = rig.submit(session, "sleeps again", "import time\ntime.sleep(600)")
+    eventually((rig.file.directory / "reserve").exists, what="the reserve is back")
+    fill(small_disk)
+    session.stop()
+    again.wait(20)
+    assert again.outcome == "died"
+    (small_disk / "ballast").unlink(missing_ok=True)
+    rig.check()
