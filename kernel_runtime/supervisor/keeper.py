@@ -175,6 +175,10 @@ class Keeper:
         self._ask("shell", "ready")
         self._timers.append(self._reactor.after(START_TIMEOUT, self._too_slow))
 
+    def _ask_ready(self) -> None:
+        if self._shell.state.kernel == "starting" and self.link is not None:
+            self._ask("shell", "ready")
+
     def _too_slow(self) -> None:
         if self._shell.state.kernel == "starting" and self.record is not None:
             log.warning("the kernel did not answer within %s s", START_TIMEOUT)
@@ -262,10 +266,17 @@ class Keeper:
     def _came_up(self, info: dict[str, Any]) -> None:
         assert self.record is not None
         assert self.link is not None
-        self._cancel_timers()
         who = process.identify(self.record.process.pid) or self.record.process
-        self.record = msgspec.structs.replace(self.record, ready=True, info=info, process=who)
-        launch.save_record(self.path, self.record)
+        record = msgspec.structs.replace(self.record, ready=True, info=info, process=who)
+        try:
+            reach("before-ready")
+            launch.save_record(self.path, record)
+        except OSError as error:
+            log.warning("the kernel is up, and its record cannot be written: %s", error)
+            self._timers.append(self._reactor.after(RETRY, self._ask_ready))
+            return
+        self._cancel_timers()
+        self.record = record
         self.link.open_outbox()
         self._pump.read()
         language = info.get("language_info") or {}

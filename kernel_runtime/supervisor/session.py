@@ -505,10 +505,15 @@ class Supervisor:
         self._stop_token = token
         self._stopping = True
         self._exit_reason = "stop"
-        if self.shell.state.kernel in ("up", "starting"):
-            self.shell.apply(m.StopRequested(token=None, principal=principal))
-        else:
+        if self.shell.state.kernel not in ("up", "starting"):
             self._end_left()
+            return
+        try:
+            self.shell.apply(m.StopRequested(token=None, principal=principal))
+        except EnvironmentFault:
+            # refused: nothing is being stopped, and a later end of the kernel is not ours
+            self._stop_token, self._stopping = None, False
+            raise
 
     _ending_left = False
 

@@ -48,6 +48,7 @@ START_POINTS = (
     "before-front-json",
     "before-kernel-json",
     "after-kernel-json",
+    "before-ready",
     "before-started",
     "after-started",
 )
@@ -416,7 +417,7 @@ def test_client_and_supervisor_killed_at_once(rig: Rig):
 # -- what stands in the way of the record
 
 
-@pytest.mark.parametrize("action", ["enospc", "eio"])
+@pytest.mark.parametrize("action", by_default(("enospc", "eio"), "enospc"))
 def test_a_kernel_whose_record_cannot_be_written_is_not_left_behind(rig: Rig, action: str):
     """The start fails once, is tried again, and only one kernel is there in the end."""
     rig.failpoint("before-kernel-json", action)
@@ -430,7 +431,19 @@ def test_a_kernel_whose_record_cannot_be_written_is_not_left_behind(rig: Rig, ac
     assert [who.pid for who, _ in marked] == [rig.kernel_pid()]
 
 
-@pytest.mark.parametrize("action", ["enospc", "eio"])
+@pytest.mark.slow
+def test_a_kernel_that_is_up_and_cannot_be_written_down(rig: Rig):
+    """It is asked again until it can; the cell waits, and runs once."""
+    rig.failpoint("before-ready", "enospc")
+    rig.arm()
+    session = rig.attach()
+    rig.no_more_failpoints()
+    assert rig.submit(session, "first", rig.cell("first")).wait(30).outcome == "ok"
+    rig.check("first")
+    assert [e.kind for e in rig.entries()].count("KernelStartFailed") == 0
+
+
+@pytest.mark.parametrize("action", by_default(("enospc", "eio"), "enospc"))
 def test_a_notebook_that_cannot_be_written_costs_no_outcome(rig: Rig, action: str):
     """The journal has it; the next write brings the file up to date."""
     rig.failpoint("in-notebook-rename", action)
