@@ -117,7 +117,7 @@ class _Console:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # the kernel says them when it runs the cell
             try:
-                return codeop.compile_command("\n".join(lines), symbol="exec") is None
+                return codeop.compile_command("\n".join(lines), symbol="single") is None
             except (SyntaxError, ValueError, OverflowError):
                 return False  # top-level await, or an error that the kernel tells better
 
