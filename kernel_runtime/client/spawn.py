@@ -171,9 +171,15 @@ def _start(session: SessionFile, deadline: float) -> bool:
             os.close(ready_in_child)
     if line == b'{"ok": true}' or (line and msgspec.json.decode(line).get("ok") is True):
         return True
-    if is_running(session):
+    if _was_beaten(line) or (not line and is_running(session)):
         return False  # the one that a killed caller left behind was there first
+    # it said why, and may still be on its way out with the lock in its hand
     raise _failure(session, line)
+
+
+def _was_beaten(line: bytes | None) -> bool:
+    """Whether it refused because another supervisor holds the lock."""
+    return bool(line) and "holder" in (msgspec.json.decode(line or b"{}").get("error") or {})
 
 
 def _read_line(fd: int, deadline: float) -> bytes | None:

@@ -41,7 +41,7 @@ def view(
     folder = OutputFolder(
         cap_bytes=cap_bytes, pointer=pointer(session, execution.execution_id), displays=displays
     )
-    gaps: list[dict[str, Any]] = []
+    gaps: dict[str, dict[str, Any]] = {}
     cursor = execution.finished_seq or execution.queued_seq
     for entry in entries:
         cursor = max(cursor, entry.seq)
@@ -50,7 +50,9 @@ def view(
             for message in fact.messages:
                 folder.add(message)
         elif isinstance(fact, GapRecorded):
-            gaps.append({"reason": fact.reason, "messages": fact.messages, "bytes": fact.bytes})
+            gap = gaps.setdefault(fact.reason, {"reason": fact.reason, "messages": 0, "bytes": 0})
+            gap["messages"] += fact.messages
+            gap["bytes"] += fact.bytes
     return {
         "session": session,
         "execution_id": execution.execution_id,
@@ -66,7 +68,7 @@ def view(
         "started_at": _time_or_none(execution.started_at),
         "finished_at": _time_or_none(execution.finished_at),
         "outputs": folder.outputs(),
-        "gaps": gaps,
+        "gaps": list(gaps.values()),
         "error": execution.error,
         "blocked": _blocked(execution.blocked),
         "evidence": execution.evidence,

@@ -31,6 +31,9 @@ from kernel_runtime.kernel.session import KernelSession
 from kernel_runtime.kernel.shell import PlainDisplayHook
 from kernel_runtime.kernel.streams import OutboxStream, OutboxThread
 
+_OUTBOX_BOUND = 256 << 20
+"""bytes that wait uncollected before output is dropped and counted, unless KRT_OUTBOX_BOUND says otherwise"""
+
 
 class KernelApp(IPKernelApp):
     """One kernel process. `outbox_directory` must not hold another kernel's outbox."""
@@ -55,12 +58,14 @@ class KernelApp(IPKernelApp):
         # Before anything: a kernel without its outbox must not answer. Children of ours, kernels
         # among them, must not find these in their environment.
         directory = self.outbox_directory or os.environ.get("KRT_OUTBOX", "")
-        os.environ.pop("KRT_OUTBOX", None)
+        bound = int(os.environ.get("KRT_OUTBOX_BOUND") or _OUTBOX_BOUND)
+        for name in ("KRT_OUTBOX", "KRT_OUTBOX_BOUND"):
+            os.environ.pop(name, None)
         os.environ.pop("JPY_PARENT_PID", None)
         if not directory:
             self.log.critical("No outbox: give --outbox DIR or set KRT_OUTBOX")
             self.exit(2)
-        self.outbox = OutboxWriter(directory)
+        self.outbox = OutboxWriter(directory, bound=bound)
         self.interrupts = Interrupts()
         attribution.install()
         super().init_sockets()

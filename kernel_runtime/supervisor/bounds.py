@@ -48,8 +48,15 @@ def load(session: Path, home: Path) -> Bounds:
     return Bounds()
 
 
-def disk_is_short(path: Path, floor: int) -> bool:
-    """Whether the file system of `path` has less free than `floor` or a twentieth of itself."""
-    info = os.statvfs(path)
-    free = info.f_bavail * info.f_frsize
+def disk_is_short(directory: Path, floor: int) -> bool:
+    """Whether the file system of a session has less free than `floor` or a twentieth of itself.
+
+    What the journal's log holds counts as used twice: it is copied into the main file in time.
+    """
+    info = os.statvfs(directory)
+    try:
+        log = (directory / "journal.db-wal").stat().st_size
+    except FileNotFoundError:
+        log = 0
+    free = info.f_bavail * info.f_frsize - log
     return free < min(floor, info.f_blocks * info.f_frsize // 20)

@@ -42,6 +42,8 @@ KRT_MSG = "krt-exec-"
 _SYSTEM = "system"
 _GAP_BYTES = 32 << 20
 _GAP_SECONDS = 2.0
+_GAP_SECONDS_MOST = 60.0
+"""a gap that grows on is told again after twice as much, so that telling it does not fill the disk"""
 _DISK_CHECK_BYTES = 1 << 20
 
 
@@ -61,9 +63,14 @@ class Recorder:
         self._bounds = bounds
         self._session_bytes = session_bytes
         self._used: OrderedDict[str | None, int] = OrderedDict()
+        self._admitted: dict[str | None, int] = {}
+        """bytes by owner that are counted in `_used` and not journaled yet"""
         self._groups: list[tuple[str | None, bool, list[Raw]]] = []
         self._gaps: dict[tuple[str | None, str], list[int]] = {}
         self._gap_since = 0.0
+        self._gap_pause = 0.0
+        self._gap_bytes = 0
+        self._forget_growth()
         self._unchecked = _DISK_CHECK_BYTES
         self._short = False
         self._parent: tuple[bytes, str | None] = (b"", None)
@@ -87,7 +94,10 @@ class Recorder:
         content = _valid_json(frames[4])
         size = len(content) + sum(len(b) for b in frames[5:])
         owner = self.owner(frames[2])
-        if not self._admit(owner, size, 1):
+        if size > self._bounds.message:
+            self.gap(owner, "message-bound", 1, size)
+            return False
+        if not self._admit(owner, size):
             return False
         parts = [b'{"content":', content]
         if len(frames) > 5:
@@ -102,9 +112,12 @@ class Recorder:
         return True
 
     def stream(self, name: str, parent: bytes, text: bytes) -> bytes | None:
-        """Take stream text (UTF-8); the content of the message to publish, or None: it fell into a gap."""
+        """Take stream text (UTF-8); the content of the message to publish, or None: it fell into a gap.
+
+        Where text is cut into messages is our own doing, so their bound is not asked.
+        """
         owner = self.owner(parent)
-        if not self._admit(owner, len(text), 1):
+        if not self._admit(owner, len(text)):
             return None
         content = msgspec.json.encode({"name": name, "text": text.decode("utf-8", "backslashreplace")})
         self._add(owner, Raw(b'{"content":' + content + b',"type":"stream"}'))
@@ -118,21 +131,20 @@ class Recorder:
         counts[0] += messages
         counts[1] += size
 
-    def _admit(self, owner: str | None, size: int, messages: int) -> bool:
+    def _admit(self, owner: str | None, size: int) -> bool:
         reason = None
         used = self._used.get(owner, 0)
-        if size > self._bounds.message:
-            reason = "message-bound"
-        elif used + size > self._bounds.execution:
+        if used + size > self._bounds.execution:
             reason = "execution-bound"
         elif self._session_bytes + size > self._bounds.session:
             reason = "session-bound"
         elif self._disk_short(size):
             reason = "disk"
         if reason is not None:
-            self.gap(owner, reason, messages, size)
+            self.gap(owner, reason, 1, size)
             return False
         self._used[owner] = used + size
+        self._admitted[owner] = self._admitted.get(owner, 0) + size
         self._used.move_to_end(owner)
         if len(self._used) > 1000:
             self._used.popitem(last=False)
@@ -141,7 +153,7 @@ class Recorder:
 
     def _disk_short(self, size: int) -> bool:
         self._unchecked += size
-        if self._unchecked >= _DISK_CHECK_BYTES or self._short:
+        if self._unchecked >= min(_DISK_CHECK_BYTES, self._bounds.free_disk // 8) or self._short:
             self._unchecked = 0
             self._short = disk_is_short(self._directory, self._bounds.free_disk)
         return self._short
@@ -156,11 +168,14 @@ class Recorder:
     # -- what goes out
 
     def take(self, incarnation: int, *, gaps: bool = False) -> tuple[Draft, ...]:
-        """Drafts of everything taken so far. Gaps are included when asked for, grown, old, or when
-        there is output after them: its position passes them, and they would be in nobody's count.
+        """Drafts of everything taken so far.
 
+        Gaps are included when asked for, grown, old, or when there is output after them: its position
+        passes them, and they would be in nobody's count.
         Call `journaled` once they are, or `forget` when they could not be.
         """
+        if gaps:  # an execution ends here
+            self._forget_growth()
         drafts: list[Draft] = []
         groups = self._groups
         for index, (owner, late, messages) in enumerate(groups):
@@ -187,11 +202,20 @@ class Recorder:
     def journaled(self, drafts: Sequence[Draft]) -> None:
         """`take`'s drafts are entries now."""
         self._groups.clear()
+        self._admitted.clear()
         if any(isinstance(d.fact, GapRecorded) for d in drafts):
             self._gaps.clear()
+            self._gap_pause = min(2 * self._gap_pause, _GAP_SECONDS_MOST)
+            # what is counted and not told stays in the outbox, which has its bound too
+            self._gap_bytes = min(2 * self._gap_bytes, self._bounds.outbox // 2)
 
     def forget(self) -> None:
         """The drafts could not be journaled and the same messages will come again."""
+        for owner, size in self._admitted.items():
+            self._session_bytes -= size
+            if owner in self._used:
+                self._used[owner] -= size
+        self._admitted.clear()
         self._groups.clear()
         self._gaps.clear()
         self._unchecked = _DISK_CHECK_BYTES
@@ -206,9 +230,13 @@ class Recorder:
 
     def _gaps_due(self) -> bool:
         return (
-            sum(size for _, size in self._gaps.values()) >= _GAP_BYTES
-            or time.monotonic() - self._gap_since >= _GAP_SECONDS
+            sum(size for _, size in self._gaps.values()) >= self._gap_bytes
+            or time.monotonic() - self._gap_since >= self._gap_pause
         )
+
+    def _forget_growth(self) -> None:
+        self._gap_pause = _GAP_SECONDS
+        self._gap_bytes = min(_GAP_BYTES, self._bounds.outbox // 2)
 
 
 def stream_frames(signer: Signer, session: str, parent: bytes, content: bytes) -> list[bytes]:

@@ -102,7 +102,7 @@ class Reporter:
             "execution_id": execution_id,
             "principal": running.execution.principal,
             "source": _first_line(self._reader.source(execution_id)),
-            "started_at": iso_time(row.started_at) if row is not None and row.started_at is not None else None,
+            "started_at": iso_time(row.started_at) if row is not None and row.started_at else None,
             "queued": len(state.queue),
         }
         if running.blocked is not None:

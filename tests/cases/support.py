@@ -7,7 +7,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ import kernel_runtime as kr
 from kernel_runtime import places
 from kernel_runtime.client import session_files
 from kernel_runtime.client.blocking import Execution
+from kernel_runtime.client.status import Status
 from kernel_runtime.journal import verify
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.facts import OutputRecorded
@@ -42,6 +43,20 @@ def kernel_pid(session: kr.Session) -> int:
 
 def state(session: kr.Session) -> str:
     return str(session.row()["state"])
+
+
+def status_when(
+    session: kr.Session, predicate: Callable[[Status], bool], timeout: float = 10.0, what: str = ""
+) -> Status:
+    """The first status of which that is so."""
+    found: list[Status] = []
+
+    def look() -> bool:
+        found[:] = [session.status()]
+        return predicate(found[0])
+
+    eventually(look, timeout=timeout, what=what)
+    return found[0]
 
 
 def running(session: kr.Session, execution: Execution) -> bool:
@@ -96,7 +111,7 @@ def streamed(found: Iterable[Entry], name: str = "stdout") -> str:
 def notebook_of(name: str) -> nbformat.NotebookNode:
     """The session's notebook file as it is now, valid."""
     path = Path(session_files.load(name).notebook)
-    document = nbformat.read(path, as_version=nbformat.NO_CONVERT)  # type: ignore[no-untyped-call]
+    document: nbformat.NotebookNode = nbformat.read(path, as_version=nbformat.NO_CONVERT)
     nbformat.validate(document)
     return document
 

@@ -38,9 +38,8 @@ t = threading.Thread(target=talk); t.start(); print('A done')
 
 def test_a39b_child_process_writes_during_another_cell(shared: kr.Session) -> None:
     """A child keeps the pipe it was born with, so what it writes while B runs is A's and never B's."""
-    a = shared.execute(
-        "import subprocess; p = subprocess.Popen(['sh', '-c', 'sleep 0.4; echo from-the-child; echo err >&2'])"
-    )
+    child = "['sh', '-c', 'sleep 0.4; echo from-the-child; echo err >&2']"
+    a = shared.execute(f"import subprocess; p = subprocess.Popen({child})")
     b = shared.execute("import time\nfor i in range(8):\n    print('B', i); time.sleep(0.1)")
     shared.execute("p.wait()")
     eventually(lambda: "from-the-child" in a.refresh().text, what="the child's line")

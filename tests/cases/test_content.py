@@ -79,7 +79,8 @@ def test_c29_progress_bar(shared: kr.Session) -> None:
 
 def test_c29_clear_output_in_a_loop(shared: kr.Session) -> None:
     """`clear_output(wait=True)` before each print: the last one is shown, all are in the journal."""
-    source = "from IPython.display import clear_output\nfor i in range(200):\n    clear_output(wait=True)\n    print(i)"
+    source = "from IPython.display import clear_output\n"
+    source += "for i in range(200):\n    clear_output(wait=True)\n    print(i)"
     x = shared.execute(source, timeout=30)
     assert x.text == "199\n"
     found = messages(entries(shared, execution=x))
@@ -168,7 +169,7 @@ def test_c32_exception_that_cannot_be_printed(shared: kr.Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("body", "outcome"),
+    "body, outcome",
     [("raise ValueError('no')", "error"), ("return repr(self)", "error"), ("print('hi'); return 'R'", "ok")],
     ids=["raises", "recurses", "prints"],
 )
@@ -206,17 +207,20 @@ def test_c33_deeply_nested_repr(shared: kr.Session) -> None:
 
 
 @pytest.mark.parametrize(
-    ("breaks", "mends"),
+    "breaks, mends",
     [
         ("import sys; kept = sys.stdout; sys.stdout = None", "sys.stdout = kept"),
         ("import builtins; kept = builtins.print; del builtins.print", "builtins.print = kept"),
-        ("import os, sys; kept = sys.stdout; sys.stdout = open(os.devnull, 'w')", "sys.stdout.close(); sys.stdout = kept"),
+        (
+            "import os, sys; kept = sys.stdout; sys.stdout = open(os.devnull, 'w')",
+            "sys.stdout.close(); sys.stdout = kept",
+        ),
         ("import builtins; kept = builtins.len; del builtins.len", "builtins.len = kept"),
     ],
     ids=["stdout-none", "no-print", "stdout-devnull", "no-len"],
 )
 def test_c34_broken_interpreter(shared: kr.Session, breaks: str, mends: str) -> None:
-    """Code that takes stdout or a builtin away: its own cell and the next one have an outcome all the same."""
+    """Code that takes stdout or a builtin away: its own cell and the next one have an outcome."""
     assert shared.execute(breaks, timeout=10).outcome == "ok"
     after = shared.execute("1 + 1", timeout=10)
     assert (after.outcome, after.text) == ("ok", "2")

@@ -12,7 +12,7 @@ import kernel_runtime as kr
 from kernel_runtime import process
 from kernel_runtime.errors import HeapLost, StillRunning
 from tests.cases.conftest import Attach
-from tests.cases.support import entries, kernel_pid, printed, running, state, stopped
+from tests.cases.support import entries, kernel_pid, printed, running, state, status_when, stopped
 from tests.support import eventually
 
 
@@ -77,11 +77,7 @@ def test_d14_kernel_holds_its_gil(fresh: kr.Session) -> None:
     """
     fresh.execute("import ctypes")
     x = fresh.submit("ctypes.PyDLL(None).sleep(9)")
-    status = eventually(
-        lambda: found if (found := fresh.status()).state == "unresponsive" else None,
-        timeout=9,
-        what="unresponsive",
-    )
+    status = status_when(fresh, lambda s: s.state == "unresponsive", timeout=9, what="unresponsive")
     assert status.why["control"] == "silent"
     assert status.why["seconds"] >= 5
     assert process.identify(kernel_pid(fresh)) is not None
@@ -154,8 +150,8 @@ def test_d41_background_child_of_a_cell_magic(shared: kr.Session, attach: Attach
     with kr.attach(shared.name) as leaving:
         x = leaving.submit("%%bash\necho started\nsleep 3 &")
         eventually(lambda: running(leaving, x), what="running")
-        status = eventually(
-            lambda: found if (found := leaving.status()).resources else None, what="a process of the cell"
+        status = status_when(
+            leaving, lambda s: ["sleep", "3"] in [r["command"] for r in s.resources], what="the child"
         )
     assert status.state == "busy"
     assert status.why["execution_id"] == x.execution_id

@@ -10,8 +10,9 @@ import pytest
 
 import kernel_runtime as kr
 from kernel_runtime import process
+from kernel_runtime.client.status import Status
 from kernel_runtime.errors import NotBlocked
-from tests.cases.support import blocked, entries, running
+from tests.cases.support import blocked, entries, running, status_when
 from tests.support import eventually
 
 
@@ -35,19 +36,19 @@ def test_i20_interrupt_of_os_system(shared: kr.Session) -> None:
     called interrupted all the same, and the child is gone.
     """
     x = shared.submit("import os; os.system('sleep 61')")
-    child = eventually(lambda: sleeping(shared, "61"), what="the child")
+    status = status_when(shared, lambda status: bool(sleeps(status)), what="the child")
+    (pid,) = sleeps(status)
+    child = process.identify(pid)
+    assert child is not None
     told = shared.interrupt()
     assert (told.ended, x.wait(timeout=5).outcome) == (True, "interrupted")
     eventually(lambda: not process.is_alive(child), what="the child gone")
     assert shared.execute("1 + 1").text == "2"
 
 
-def sleeping(session: kr.Session, seconds: str) -> process.ProcessId | None:
-    """The session's `sleep` of that length."""
-    for resource in session.status().resources:
-        if resource["command"][-2:] == ["sleep", seconds]:
-            return process.identify(resource["pid"])
-    return None
+def sleeps(status: Status) -> list[int]:
+    """The `sleep` processes of a session."""
+    return [r["pid"] for r in status.resources if r["command"][:1] == ["sleep"]]
 
 
 def interrupt_repeatedly(session: kr.Session, times: int) -> None:

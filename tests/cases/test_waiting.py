@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -96,9 +97,7 @@ def unpacked(data: bytes) -> list[bytes]:
     found = []
     at = data.find(zstandard.FRAME_HEADER)
     while at >= 0:
-        try:
+        with contextlib.suppress(zstandard.ZstdError):  # four bytes that happen to look like a frame
             found.append(zstandard.ZstdDecompressor().decompressobj().decompress(data[at:]))
-        except zstandard.ZstdError:
-            pass  # four bytes that happen to look like a frame
         at = data.find(zstandard.FRAME_HEADER, at + 1)
     return found
