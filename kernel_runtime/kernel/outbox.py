@@ -28,6 +28,8 @@ from kernel_runtime.kernel import outbox_format as fmt
 _VITAL_TOPICS = (b".status", b".execute_input", b".error", b".shutdown")
 _RETRY_SECONDS = 0.05
 _STALL_SECONDS = 0.5
+_FAST_SECONDS = 0.1
+_SEGMENT_MAX = 2 << 20
 _BELL = b"\0"
 _LONGEST_CHAR = 4
 _WHOLE = 32 * 1024
@@ -70,6 +72,8 @@ class OutboxWriter:
         self._retry_at = 0.0
         self._collected_then = 0
         self._stalled_at = -1
+        self._opened_at = 0.0
+        self._grown = self.segment
         self._gap_messages = 0
         self._gap_bytes = 0
         self._open_name, self._open_parent = "", b""
@@ -334,7 +338,7 @@ class OutboxWriter:
 
     def _next_segment(self, need: int, *, vital: bool) -> bool:
         need += fmt.SEGMENT_HEADER + fmt.END_SIZE
-        size = max(self.segment, fmt.round_up(need))
+        size = max(self._next_size(), fmt.round_up(need))
         if not vital and self._waiting() + size > self.bound and not self._patience(size):
             return self._press()
         base = self._base + self._size
@@ -368,6 +372,14 @@ class OutboxWriter:
         if not self._pressed and not os.path.exists(self._path("spare")):
             self._restock()
         return True
+
+    def _next_size(self) -> int:
+        """Larger segments while they fill fast: opening and removing files is what bulk costs."""
+        now = time.monotonic()
+        fast = now - self._opened_at < _FAST_SECONDS
+        self._opened_at = now
+        self._grown = min(max(self._grown * 2, self.segment), _SEGMENT_MAX, self.bound // 16) if fast else self.segment
+        return max(self._grown, self.segment)
 
     def _restock(self) -> None:
         try:

@@ -110,7 +110,7 @@ def test_surrogates_and_nul_are_kept(writer, reader):
 def test_collected_segments_go_and_the_rest_stays(writer, reader, box):
     for _ in range(40):
         writer.message("iopub", [b"t", b"x" * 100_000])
-    assert len(segments(box)) > 10
+    assert len(segments(box)) > 3
     reader.read(1 << 30)
     reader.collected(reader.position)
     assert len(segments(box)) == 1
