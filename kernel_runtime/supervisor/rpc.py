@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -18,7 +18,7 @@ from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import HeapLost, InvalidSource, KernelRuntimeError, UsageError
 from kernel_runtime.model.facts import ExecutionQueued
 from kernel_runtime.supervisor.reactor import Timer
-from kernel_runtime.supervisor.recorder import KRT_MSG
+from kernel_runtime.supervisor.recorder import KRT_MSG, sayable
 from kernel_runtime.supervisor.shell import Token
 from kernel_runtime.version import __version__
 from kernel_runtime.wire import BadMessage, Message
@@ -29,6 +29,52 @@ if TYPE_CHECKING:
 MAX_SOURCE = 16 << 20
 """bytes of UTF-8 that one cell may have"""
 MAX_WAIT = 60.0
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """Every field of every op: what a request may say in it."""
+
+    op: str
+    principal: str = "system"
+    source: str = ""
+    key: str | None = None
+    cell_id: str | None = None
+    accept: bool = False
+    expect_incarnation: int | None = None
+    allow_stdin: bool = True
+    stop_on_error: bool = True
+    store_history: bool = True
+    silent: bool = False
+    after: int = 0
+    timeout: float = MAX_WAIT
+    limit: Annotated[int, msgspec.Meta(ge=0)] | None = None
+    how: str = "status"
+    text: str | None = None
+    eof: bool = False
+    execution_id: str | None = None
+    reason: str = "new"
+
+
+def read_fields(request: Message) -> dict[str, Any]:
+    """A request's content, checked: types as in `Fields`, and no text that UTF-8 cannot say.
+
+    Raises:
+        UsageError: it is none.
+        InvalidSource: its source cannot be a cell.
+    """
+    try:
+        content = request.content_dict()
+        source = content.get("source")
+        if isinstance(source, str):
+            check_source(source)
+        fields: dict[str, Any] = sayable(content)
+        msgspec.convert(fields, Fields)
+    except (BadMessage, msgspec.ValidationError, RecursionError) as error:
+        raise UsageError(
+            f"the request cannot be read: {error}",
+            hint="client and supervisor may be of different versions: `krt doctor`",
+        ) from error
+    return fields
 
 
 class Rpc:
@@ -67,7 +113,7 @@ class Rpc:
 
         token = Token(respond, refuse)
         try:
-            content = request.content_dict()
+            content = read_fields(request)
             op = self._ops.get(str(content.get("op")))
             if op is None:
                 raise UsageError(
@@ -75,8 +121,6 @@ class Rpc:
                     hint="client and supervisor may be of different versions: `krt doctor`",
                 )
             op(str(content.get("principal") or "system"), content, token, request)
-        except BadMessage as error:
-            refuse(UsageError(f"not a request: {error}"))
         except KernelRuntimeError as error:
             refuse(error)
 
@@ -112,7 +156,6 @@ class Rpc:
         source = args.get("source")
         if not isinstance(source, str):
             raise InvalidSource("a submit without source", hint="`source` is the cell's text")
-        check_source(source)
         shell = self._s.shell
         key = args.get("key")
         recorded = shell.reader.by_key(str(key)) if key is not None else None
@@ -252,6 +295,4 @@ def check_source(source: str) -> None:
 
 
 def _sayable_error(error: KernelRuntimeError) -> dict[str, Any]:
-    from kernel_runtime.supervisor.recorder import sayable
-
     return sayable(msgspec.to_builtins(error.to_json()))  # type: ignore[no-any-return]

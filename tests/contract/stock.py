@@ -83,7 +83,7 @@ def until(client: BlockingKernelClient, msg_id: str, last: Any, timeout: float =
 
 
 def is_idle(message: Message) -> bool:
-    return message["msg_type"] == "status" and message["content"]["execution_state"] == "idle"
+    return bool(message["msg_type"] == "status" and message["content"]["execution_state"] == "idle")
 
 
 def text_of(messages: list[Message], name: str = "stdout") -> str:
@@ -150,3 +150,10 @@ def kill(who: process.ProcessId, signum: int = 9) -> None:
     process.signal_process(who, signum)
     if signum == 9:
         eventually(lambda: not process.is_alive(who), what=f"{who.pid} is gone")
+
+
+def replace_supervisor(session: kr.Session, signum: int = 9) -> None:
+    """The supervisor is killed, and the next command brings another."""
+    old = supervisor_of(session)
+    kill(old, signum)
+    eventually(lambda: supervisor_of(session) != old, 30, "another supervisor")

@@ -93,7 +93,7 @@ def test_input_goes_to_the_client_that_asked_and_a_second_answer_is_not_taken(se
 
 def _raw(session: kr.Session, channel: str, kind: int, identity: bytes | None = None) -> zmq.Socket[bytes]:
     connection = read_connection(Path(session.connection_file()))
-    socket = zmq.Context.instance().socket(kind)
+    socket: zmq.Socket[bytes] = zmq.Context.instance().socket(kind)
     socket.linger = 0
     if identity is not None:
         socket.identity = identity
@@ -109,7 +109,8 @@ def _wire(session: kr.Session, key: bytes | None = None) -> WireSession:
 def test_a_client_that_comes_back_with_its_identity_gets_its_reply(session):
     wire = _wire(session)
     shell = _raw(session, "shell", zmq.DEALER, b"the-same")
-    request = wire.send(shell, "execute_request", {"code": "import time; time.sleep(0.5); 5"})
+    request = wire.msg("execute_request", {"code": "import time; time.sleep(0.5); 5"})
+    wire.send(shell, request)
     eventually(lambda: session.row()["executions"] == 1, what="the request arrived")
     shell.close()
     eventually(

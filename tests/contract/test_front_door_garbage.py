@@ -21,13 +21,55 @@ from kernel_runtime.wire import DELIMITER, Signer, read_connection
 from tests.contract.stock import directory, kernel_of, run, running_session, stock_client, supervisor_of
 
 CHANNELS = ("shell", "control", "stdin", "iopub", "hb")
-KINDS = (
-    "execute_request complete_request inspect_request history_request is_complete_request comm_info_request "
-    "kernel_info_request connect_request comm_open comm_msg comm_close input_reply interrupt_request "
-    "debug_request usage_request create_subshell_request list_subshell_request apply_request krt_request "
-    "status stream execute_reply input_request no_such_request nonsense"
-).split()
-OPS = "ping attach submit changes status state answer interrupt start accept nonsense".split()
+KINDS = [
+    "execute_request",
+    "complete_request",
+    "inspect_request",
+    "history_request",
+    "is_complete_request",
+    "comm_info_request",
+    "kernel_info_request",
+    "connect_request",
+    "comm_open",
+    "comm_msg",
+    "comm_close",
+    "input_reply",
+    "interrupt_request",
+    "debug_request",
+    "usage_request",
+    "create_subshell_request",
+    "list_subshell_request",
+    "apply_request",
+    "krt_request",
+    "status",
+    "stream",
+    "execute_reply",
+    "input_request",
+    "no_such_request",
+    "nonsense",
+]
+OPS = {
+    "ping": [],
+    "attach": ["accept"],
+    "submit": [
+        "key",
+        "cell_id",
+        "accept",
+        "expect_incarnation",
+        "allow_stdin",
+        "stop_on_error",
+        "store_history",
+        "silent",
+    ],
+    "changes": ["after", "timeout"],
+    "status": ["limit", "how"],
+    "state": [],
+    "answer": ["text", "eof", "execution_id"],
+    "interrupt": ["execution_id"],
+    "start": ["reason"],
+    "accept": [],
+    "nonsense": ["nonsense"],
+}
 STRANGE: tuple[Any, ...] = (
     None,
     True,
@@ -48,7 +90,20 @@ STRANGE: tuple[Any, ...] = (
     [[[]]],
     {"a": {"b": None}},
 )
-RAW = (b"", b"{", b"[]", b"null", b"\xff\xfe", b'"x"', b"[" * 50_000, b'{"a":' * 50_000, b'{"a":' * 900 + b"1" + b"}" * 900, b"{}" * 3, b'{"a": 1e999}', b'{"a":"\xff"}')
+RAW = (
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe",
+    b'"x"',
+    b"[" * 50_000,
+    b'{"a":' * 50_000,
+    b'{"a":' * 900 + b"1" + b"}" * 900,
+    b"{}" * 3,
+    b'{"a": 1e999}',
+    b'{"a":"\xff"}',
+)
 
 
 @pytest.fixture
@@ -65,9 +120,44 @@ def strange(rng: random.Random, depth: int = 0) -> Any:
 
 def strange_key(rng: random.Random) -> str:
     return rng.choice(
-        "code silent store_history user_expressions allow_stdin stop_on_error cell_id cursor_pos hist_access_type n "
-        "session start stop pattern unique output raw value comm_id target_name data restart op principal "
-        "source key expect_incarnation accept after timeout limit text eof execution_id reason how".split()
+        [
+            "code",
+            "silent",
+            "store_history",
+            "user_expressions",
+            "allow_stdin",
+            "stop_on_error",
+            "cell_id",
+            "cursor_pos",
+            "n",
+            "unique",
+            "hist_access_type",
+            "session",
+            "start",
+            "stop",
+            "pattern",
+            "output",
+            "raw",
+            "value",
+            "comm_id",
+            "target_name",
+            "data",
+            "restart",
+            "op",
+            "principal",
+            "source",
+            "key",
+            "expect_incarnation",
+            "accept",
+            "after",
+            "timeout",
+            "limit",
+            "text",
+            "eof",
+            "execution_id",
+            "reason",
+            "how",
+        ]
     )
 
 
@@ -87,14 +177,17 @@ def header(rng: random.Random, kind: str, number: int) -> bytes:
 
 def body(rng: random.Random, number: int) -> list[bytes]:
     """`[header, parent, metadata, content]`, mostly right in form and wrong in content."""
-    kind = rng.choice(KINDS)
+    kind = "krt_request" if rng.random() < 0.3 else rng.choice(KINDS)
     content = {strange_key(rng): strange(rng) for _ in range(rng.randrange(6))}
     if kind == "execute_request" and rng.random() < 0.5:
         content["code"] = "pass"
     if kind == "krt_request":
-        content["op"] = rng.choice(OPS)
-        if "timeout" in content:
-            content["timeout"] = 0
+        content["op"] = rng.choice(list(OPS))
+        for key in OPS[content["op"]]:
+            if rng.random() < 0.7:
+                content[key] = strange(rng)
+        if content["op"] == "submit":
+            content["source"] = rng.choice(["pass", "pass", strange(rng)])
     frames = [header(rng, kind, number), b"{}", b"{}", json.dumps(content).encode()]
     if kind == "history_request":
         content["hist_access_type"] = rng.choice(["tail", "search", "range", "none"])
@@ -113,15 +206,15 @@ def test_the_supervisor_survives_what_arrives(session, signed):
     signer = Signer(connection.key.encode())
     # SEED is fixed: a failure comes again
     rng = random.Random(20 + signed)
-    context = zmq.Context.instance()
-    sockets = {}
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context.instance()
+    sockets: dict[str, zmq.Socket[bytes]] = {}
     for channel in CHANNELS:
         sockets[channel] = context.socket(zmq.XSUB if channel == "iopub" else zmq.DEALER)
         sockets[channel].linger = 0
         sockets[channel].connect(connection.endpoint(channel))
     for number in range(3000):
-        channel = rng.choice(CHANNELS)
         frames = body(rng, number)
+        channel = "control" if b"krt_request" in frames[0] else rng.choice(CHANNELS)
         if signed:
             parts = [DELIMITER, signer.sign(frames), *frames]
         else:
@@ -135,7 +228,7 @@ def test_the_supervisor_survives_what_arrives(session, signed):
             parts = [b"id", b"id2", *parts, b"buffer", b""]
         sockets[channel].send_multipart(parts)
         if number % 100 == 0:
-            session.row()
+            assert supervisor_of(session) == before, number
     for sock in sockets.values():
         sock.close()
     with stock_client(session) as client:

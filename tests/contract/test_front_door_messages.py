@@ -5,6 +5,7 @@ from __future__ import annotations
 import queue
 import time
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -85,7 +86,7 @@ def test_what_the_sdk_runs_is_seen_by_a_stock_client(session):
     assert messages[1]["content"]["code"] == "print('seen')"
 
 
-@pytest.mark.parametrize(("ask", "password"), [("input", False), ("getpass.getpass", True)])
+@pytest.mark.parametrize("ask, password", [("input", False), ("getpass.getpass", True)])
 def test_input_is_asked_of_the_client_that_runs_the_cell(session, ask, password, krt_home):
     with stock_client(session) as client:
         msg_id = client.execute(f"import getpass\nprint(len({ask}('who? ')))", allow_stdin=True)
@@ -117,7 +118,7 @@ def test_history_comes_from_the_journal_across_incarnations(session):
         eventually(lambda: session.row()["incarnation"] == 2, 30, "the second incarnation")
         run(client, "c = 3")
 
-        def history(**how):
+        def history(**how: Any) -> Any:
             return client.history(raw=True, output=False, reply=True, timeout=10, **how)["content"]["history"]
 
         assert history(hist_access_type="tail", n=10) == [[1, 1, "a = 1"], [1, 2, "bb = 2"], [2, 1, "c = 3"]]

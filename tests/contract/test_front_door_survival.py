@@ -12,6 +12,7 @@ from tests.contract.stock import (
     executions,
     kernel_of,
     kill,
+    replace_supervisor,
     reply_to,
     run,
     running_session,
@@ -28,13 +29,6 @@ from tests.support import eventually
 def session() -> Iterator[kr.Session]:
     with running_session() as opened:
         yield opened
-
-
-def replace_supervisor(session: kr.Session, signum: int = signal.SIGKILL) -> None:
-    """The supervisor is killed, and the next command brings another."""
-    old = supervisor_of(session)
-    kill(old, signum)
-    eventually(lambda: supervisor_of(session) != old, 30, "another supervisor")
 
 
 def test_the_next_incarnation_has_the_same_door(session):
@@ -72,7 +66,10 @@ def test_a_cell_outlives_its_supervisor_and_its_client_gets_output_and_reply(ses
 
 def test_a_cell_that_ended_while_no_supervisor_was_there(session, tmp_path):
     flag = tmp_path / "ended"
-    code = f"import time\nprint('on', flush=True)\ntime.sleep(1)\nprint('unheard')\nopen({str(flag)!r}, 'w').close()"
+    code = (
+        "import time\nprint('on', flush=True)\ntime.sleep(1)\nprint('unheard')\n"
+        f"open({str(flag)!r}, 'w').close()"
+    )
     with stock_client(session) as client:
         msg_id = client.execute(code)
         until(client, msg_id, lambda m: m["msg_type"] == "stream")

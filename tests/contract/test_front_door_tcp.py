@@ -16,6 +16,7 @@ from kernel_runtime.errors import SupervisorFault
 from kernel_runtime.wire import Connection, read_connection
 from tests.contract.stock import (
     kill,
+    replace_supervisor,
     reply_to,
     run,
     running_session,
@@ -24,7 +25,6 @@ from tests.contract.stock import (
     text_of,
     until_idle,
 )
-from tests.support import eventually
 
 
 @pytest.fixture
@@ -74,9 +74,7 @@ def test_the_ports_stay_the_same_under_another_supervisor(session):
     with stock_client(session) as client:
         run(client, "x = 5")
         for signum in (signal.SIGKILL, signal.SIGTERM):
-            old = supervisor_of(session)
-            kill(old, signum)
-            eventually(lambda old=old: supervisor_of(session) != old, 30, "another supervisor")
+            replace_supervisor(session, signum)
             assert door(session) == before
             msg_id = client.execute("print(x)")
             assert reply_to(client, msg_id)["content"]["status"] == "ok"
