@@ -378,7 +378,9 @@ class OutboxWriter:
         now = time.monotonic()
         fast = now - self._opened_at < _FAST_SECONDS
         self._opened_at = now
-        self._grown = min(max(self._grown * 2, self.segment), _SEGMENT_MAX, self.bound // 16) if fast else self.segment
+        self._grown = (
+            min(max(self._grown * 2, self.segment), _SEGMENT_MAX, self.bound // 16) if fast else self.segment
+        )
         return max(self._grown, self.segment)
 
     def _restock(self) -> None:
