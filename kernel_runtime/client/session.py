@@ -291,7 +291,10 @@ class AsyncSession:
 
         Reading it counts as being told of a lost heap: the next `execute` is accepted.
         """
-        arguments = {} if limit is None else {"limit": limit}
+        return await self._told(limit, "status")
+
+    async def _told(self, limit: int | None, how: str) -> Status:
+        arguments: dict[str, Any] = {"how": how} if limit is None else {"how": how, "limit": limit}
         status = Status.from_json(await self._line.request("status", arguments))
         self.heap_lost = False
         self.incarnation, self.state = status.incarnation, status.state
@@ -304,7 +307,7 @@ class AsyncSession:
         """
         from kernel_runtime.client.brief import compose
 
-        status = await self.status(limit=20)
+        status = await self._told(20, "brief")
         await self._need_journal()
         return compose(self.file, status, self.journal, max_tokens)
 
