@@ -32,7 +32,7 @@ from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.reactor import Reactor
 from kernel_runtime.wire import BadMessage, Connection, read_connection
 
-LINGER = 8.0
+LINGER = 5.0
 """seconds in which a new owner may come; a KernelManager takes well under one"""
 
 FILE = "ephemeral.json"
