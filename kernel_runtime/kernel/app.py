@@ -70,6 +70,12 @@ class KernelApp(IPKernelApp):
         attribution.install()
         super().init_sockets()
 
+    def init_control(self, context: Any) -> None:
+        super().init_control(context)
+        # Executions of a session are one queue, so nothing is routed to subshells: without their
+        # thread each request saves a hop between threads that fight for the GIL.
+        self.shell_channel_thread = None
+
     def init_iopub(self, context: Any) -> None:
         """The IOPub socket is bound, since the connection file says so, and carries nothing."""
         self.iopub_socket = context.socket(zmq.XPUB)

@@ -121,11 +121,11 @@ class SessionKernel(IPythonKernel):
             return
         self.set_parent(idents, message)
         if concurrent:
-            await self._handle(message, idents, subshell_id)
+            await self._handle(message, idents)
             return
         self._publish_status("busy", "shell", message)
         try:
-            await self._handle(message, idents, subshell_id)
+            await self._handle(message, idents)
         finally:
             self._publish_status("idle", "shell", message)
             reach("kernel-after-idle")
@@ -138,20 +138,19 @@ class SessionKernel(IPythonKernel):
             self._seen.popitem(last=False)
         return True
 
-    async def _handle(self, message: dict[str, Any], idents: list[bytes], subshell_id: str | None) -> None:
+    async def _handle(self, message: dict[str, Any], idents: list[bytes]) -> None:
         msg_type = message["header"]["msg_type"]
         handler = self.shell_handlers.get(msg_type)
         if handler is None:
             self.log.warning("Unknown message type: %r", msg_type)
             return
-        stream = self.shell_channel_thread.manager.get_subshell_to_shell_channel_socket(subshell_id)
         watch: Execution | None = None
         if self.interrupts.execution is None and _on_main_thread() and msg_type != "execute_request":
             watch = self.interrupts.execution = Execution(message["header"]["msg_id"])
         try:
             if watch is not None:
                 watch.interruptible = True
-            result = handler(stream, idents, message)
+            result = handler(self.shell_stream, idents, message)
             if inspect.isawaitable(result):
                 await result
             if watch is not None:
@@ -404,9 +403,7 @@ class SessionKernel(IPythonKernel):
 
     @property
     def kernel_info(self) -> dict[str, Any]:
-        features = ["kernel subshells"]
-        if find_spec("debugpy") is not None:
-            features.append("debugger")
+        features = ["debugger"] if find_spec("debugpy") is not None else []
         return {
             "protocol_version": kernel_protocol_version,
             "implementation": self.implementation,

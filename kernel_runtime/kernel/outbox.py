@@ -36,6 +36,9 @@ _WHOLE = 32 * 1024
 """text up to this long is in or out as a whole; an interrupt can end longer text after any piece"""
 
 
+_STDIN = fmt.CHANNELS.index("stdin")
+
+
 class OutboxWriter:
     """Appends records to an outbox directory; exactly one process writes, and never its fork children.
 
@@ -155,7 +158,8 @@ class OutboxWriter:
                     self._settle()
             finally:
                 self._inside = False
-        if self._control[fmt.C_ARMED]:
+        armed = self._control[fmt.C_ARMED]
+        if armed and (armed < fmt.ENDS_ONLY or code == _STDIN or _is_idle(frames)):
             self._ring()
         return done
 
@@ -478,6 +482,10 @@ class OutboxWriter:
         self.is_child = True
         self._inside = True  # whatever path leads here in a child, it writes nothing
         self._lock = threading.RLock()
+
+
+def _is_idle(frames: Sequence[bytes]) -> bool:
+    return frames[0].endswith(b".status") and b'"idle"' in frames[-1]
 
 
 _writers: weakref.WeakSet[OutboxWriter] = weakref.WeakSet()

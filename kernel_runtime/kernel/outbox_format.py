@@ -50,7 +50,10 @@ CHANNELS = ("iopub", "shell", "stdin")
 
 STREAM_RECORD_MAX = 64 * 1024
 UNREAD_LOUD = 1 << 20
-"""unread bytes from which stream text rings too when armed at level 2"""
+"""unread bytes from which stream text rings too when armed at level 2 or 3"""
+
+ENDS_ONLY = 3
+"""level of arming at which only `status: idle` and an input_request ring"""
 
 PAGE = mmap.PAGESIZE
 

@@ -186,6 +186,8 @@ class OutboxReader:
         """Ask to be rung: 0 no, 1 at anything, 2 at anything but stream text (and at > 1 MiB unread).
 
         One ring per arming. What is there already rings at once, so arm-then-poll misses nothing.
+        Level 3, for who looks again soon anyway, is rung only by what ends an execution (`status:
+        idle`) or asks for input, from now on: a short cell costs one ring instead of four.
         """
         self._control[fmt.C_ARMED] = level
         # A full fence between our store and our look, as the writer's lock is between its record
@@ -205,8 +207,7 @@ class OutboxReader:
     def drain(self) -> None:
         """Empty the bell."""
         with contextlib.suppress(BlockingIOError):
-            while os.read(self._bell, 4096):
-                pass
+            os.read(self._bell, 4096)
 
     @property
     def writer_pid(self) -> int:
@@ -247,7 +248,7 @@ class OutboxReader:
         if self.head > self.position + fmt.UNREAD_LOUD:
             return True
         segment = self._segment or self._open_first()
-        if segment is None:
+        if segment is None or level == fmt.ENDS_ONLY:
             return False
         at = self._record
         while word := segment.words[at >> 3]:

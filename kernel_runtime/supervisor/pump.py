@@ -33,6 +33,8 @@ log = logging.getLogger("kernel_runtime.supervisor")
 _CHUNK = 1 << 20
 _ROUNDS = 8
 """chunks taken before other sockets have their turn: a cell that prints for ever stays interruptible"""
+_SHORT_CELL = 0.005
+"""seconds within which a cell that ends is told in one go; a longer one is followed from then on"""
 _STREAM_PAUSE = 0.025
 """seconds between looks at text that keeps coming: it is merged meanwhile"""
 
@@ -93,6 +95,16 @@ class Pump:
             return
         self.link.outbox.drain()
         self.read()
+
+    def expect(self) -> None:
+        """A request is about to be sent: a short cell's messages are taken all at once, when it ends."""
+        link = self.link
+        if link is None or link.outbox is None:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        link.outbox.arm(3)
+        self._again(_SHORT_CELL)
 
     def read(self, *, to_end: bool = False, hold: bool = True) -> bool:
         """Take what is in the outbox; False when the journal refused it (it will be tried again).
@@ -276,14 +288,14 @@ class Pump:
         exiting = isinstance(payload, list) and any(
             isinstance(item, dict) and item.get("source") == "ask_exit" for item in payload
         )
-        status = str(content.get("status", "error"))
+        status = str(content.get("status", ""))
         self._on_reply(parent, frames)
         self._shell.apply(
             m.Replied(
                 msg_id=parent.msg_id,
                 status=status,
                 execution_count=_int(content.get("execution_count")),
-                error=_error(content) if status == "error" else None,
+                error=_error(content) if status == "error" and content.get("ename") else None,
                 exiting=exiting,
                 sigint_at=_int(ours.get("sigint_ns")) if ours else None,
                 finished_at=_int(ours.get("finished_ns")) if ours else arrived,

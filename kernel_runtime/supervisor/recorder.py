@@ -12,6 +12,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ _GAP_SECONDS_MOST = 60.0
 _DISK_CHECK_BYTES = 1 << 20
 
 
+@lru_cache(maxsize=1024)
 def execution_of_msg(session_id: str, msg_id: str) -> str:
     """The execution that a request's msg_id names: the same for every supervisor, so no table is kept."""
     if msg_id.startswith(KRT_MSG):

@@ -371,6 +371,7 @@ class Supervisor:
                 username=command.execution.principal,
                 metadata={"cellId": queued.cell_id},
             )
+        self.pump.expect()
         link.send("shell", frames)
         reach("after-dispatch")
 
