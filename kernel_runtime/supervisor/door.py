@@ -142,7 +142,7 @@ class FrontDoor:
             on_message(channel, message)
 
     def go_deaf(self) -> None:
-        """Hear nothing more: who asks from now on is to be answered by the next supervisor, not by this one."""
+        """Hear nothing more: whoever asks from now on is for the next supervisor to answer."""
         for socket in self._sockets.values():
             self._reactor.forget(socket)
 

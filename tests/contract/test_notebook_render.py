@@ -95,7 +95,7 @@ def test_the_bytes_are_what_nbformat_would_write(reader, script):
     builder = NotebookBuilder(reader)
     builder.refresh()
     data = builder.document()
-    assert data.decode() == nbformat.writes(nbformat.reads(data.decode(), as_version=4)) + "\n"  # type: ignore[no-untyped-call]
+    assert data.decode() == nbformat.writes(nbformat.reads(data.decode(), as_version=4)) + "\n"
 
 
 def test_a_queued_execution_does_not_hide_what_ran(reader, script):

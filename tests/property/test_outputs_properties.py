@@ -85,9 +85,9 @@ def test_any_messages_fold_into_a_valid_notebook(sent, cap, as_json):
     outputs = folder.outputs()
     json.dumps(outputs, allow_nan=False).encode("ascii")
     assert "\ud800" not in str(outputs)
-    cell = new_code_cell()  # type: ignore[no-untyped-call]
-    cell["outputs"] = nbformat.from_dict(outputs)  # type: ignore[no-untyped-call]
-    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)  # type: ignore[no-untyped-call]
+    cell = new_code_cell()
+    cell["outputs"] = nbformat.from_dict(outputs)
+    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)
     if cap is None:
         assert outputs == fold(given_messages)
 

@@ -33,9 +33,9 @@ def raw(message: Any) -> msgspec.Raw:
 
 
 def valid(outputs: list[Any]) -> list[Any]:
-    cell = new_code_cell()  # type: ignore[no-untyped-call]
-    cell["outputs"] = nbformat.from_dict(outputs)  # type: ignore[no-untyped-call]
-    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)  # type: ignore[no-untyped-call]
+    cell = new_code_cell()
+    cell["outputs"] = nbformat.from_dict(outputs)
+    nbformat.validate(new_notebook(cells=[cell]), relax_add_props=False)
     json.dumps(outputs, allow_nan=False).encode("ascii")
     return outputs
 

@@ -157,7 +157,7 @@ def shown(text: str, display_id: str, kind: str = "display_data") -> dict[str, A
 def load(data: bytes) -> Any:
     """A notebook that nbformat finds valid, exactly as it is."""
     document = json.loads(data)
-    nbformat.validate(nbformat.from_dict(document), relax_add_props=False)  # type: ignore[no-untyped-call]
+    nbformat.validate(nbformat.from_dict(document), relax_add_props=False)
     assert (document["nbformat"], document["nbformat_minor"]) == (4, 5)
     return document
 
