@@ -49,6 +49,8 @@ SECOND = 1_000_000_000
 
 principals = st.sampled_from(PRINCIPALS)
 journal_fails = st.sampled_from([False] * 5 + [True])
+seldom = st.sampled_from([False] * 3 + [True])
+"""for what ends everything: else hardly any history would get anywhere"""
 
 
 class ModelJournal:
@@ -127,7 +129,8 @@ class Lifecycle(RuleBasedStateMachine):
         """principals that knew a heap which is gone, and to whom nobody has said so"""
         self.foretold: dict[str, int] = {}
         """principals that ended an incarnation themselves"""
-        self.kernels_started: list[int] = []
+        self.leaving = False
+        """the kernel was told to stop and has not gone yet"""
 
     # -- the shell
 
@@ -164,8 +167,8 @@ class Lifecycle(RuleBasedStateMachine):
             self.answered[command.token] += 1
         elif isinstance(command, m.Ended):
             self.ended[command.execution.execution_id] += 1
-        elif isinstance(command, m.StartKernel):
-            self.kernels_started.append(command.incarnation)
+        elif isinstance(command, m.StopKernel):
+            self.leaving = True
 
     # -- laws of one transition
 
@@ -189,6 +192,7 @@ class Lifecycle(RuleBasedStateMachine):
                 assert name not in started
             else:
                 assert name in started
+                assert not self.leaving, "begun in a kernel on its way out"
                 assert appends[0].sync, "the intent is on the disk before the kernel can see it"
                 assert self.dispatched[name] == 0, "dispatched twice"
                 self.dispatched[name] += 1
@@ -256,6 +260,8 @@ class Lifecycle(RuleBasedStateMachine):
                 assert not event.accept
         for entry in entries:
             fact = entry.fact
+            if entry.kind in ("KernelDied", "KernelStopped", "KernelStartFailed"):
+                self.leaving = False
             told = isinstance(fact, f.HeapLossTold) and fact.how in ("status", "brief", "stderr")
             if isinstance(fact, f.HeapLossAccepted) or told:
                 self.untold.discard(entry.principal)
@@ -369,6 +375,45 @@ class Lifecycle(RuleBasedStateMachine):
                 assert command.result["execution_id"] == name
                 assert command.result["incarnation"] == self.state.incarnation == heap
 
+    @rule(
+        principal=principals,
+        client=st.sampled_from(CLIENTS),
+        cells=st.integers(1, 3),
+        aware=st.booleans(),
+        own=st.sampled_from([True, True, False]),
+    )
+    def a_client_goes_about_its_work(
+        self, principal: str, client: str, cells: int, aware: bool, own: bool
+    ) -> None:
+        """Accepts what was lost or does not know, runs some cells; a kernel starts, and the queue moves."""
+        if aware:
+            self.happen(m.LossAccepted(token=self.token(), principal=principal))
+        for _ in range(cells):
+            self.submit_one(principal, client)
+        if self.state.kernel == "starting":
+            self.kernel_comes_up(own=own, fails=False)
+        self.queue_moves(fails=False)
+
+    @rule(principal=principals, client=st.sampled_from(CLIENTS))
+    def submit_one(self, principal: str, client: str) -> None:
+        self.submit(
+            principal,
+            client,
+            accept=False,
+            stop_on_error=True,
+            silent=False,
+            jupyter=False,
+            expected=None,
+            fails=False,
+        )
+
+    @precondition(lambda self: self.state.running is not None)
+    @rule(status=st.sampled_from(["ok", "ok", "error"]))
+    def the_cell_ends(self, status: str) -> None:
+        (running,) = _running(self.state)
+        error = {"ename": "E", "evalue": "", "traceback": []} if status == "error" else None
+        self.happen(m.Replied(msg_id=running.msg_id, status=status, finished_at=self.now, error=error))
+
     @precondition(lambda self: self.journal.folds.executions)
     @rule(data=st.data(), principal=principals, same=st.booleans())
     def submit_with_a_known_key(self, data: st.DataObject, principal: str, same: bool) -> None:
@@ -399,12 +444,16 @@ class Lifecycle(RuleBasedStateMachine):
     def start(self, principal: str, reason: str, fails: bool) -> None:
         self.happen(m.StartRequested(token=self.token(), principal=principal, reason=reason), fails=fails)
 
-    @rule(principal=principals, fails=journal_fails)
-    def restart(self, principal: str, fails: bool) -> None:
+    @rule(principal=principals, fails=journal_fails, really=seldom)
+    def restart(self, principal: str, fails: bool, really: bool) -> None:
+        if not really:
+            return
         self.happen(m.RestartRequested(token=self.token(), principal=principal), fails=fails)
 
-    @rule(principal=principals, fails=journal_fails)
-    def stop(self, principal: str, fails: bool) -> None:
+    @rule(principal=principals, fails=journal_fails, really=seldom)
+    def stop(self, principal: str, fails: bool, really: bool) -> None:
+        if not really:
+            return
         self.happen(m.StopRequested(token=self.token(), principal=principal), fails=fails)
 
     @rule(principal=principals, fails=journal_fails)
@@ -453,6 +502,23 @@ class Lifecycle(RuleBasedStateMachine):
             if isinstance(command, m.Refuse):
                 assert isinstance(command.error, SessionBusy)
 
+    @precondition(lambda self: self.state.running is not None)
+    @rule(principal=principals, seconds=st.sampled_from([0.5, 1.5, 7.0]))
+    def interrupt_and_wait(self, principal: str, seconds: float) -> None:
+        """The ladder answers: at its top at the latest, message and signal later."""
+        self.interrupt(principal, fails=False)
+        self.time_passes(seconds)
+        if seconds > (POLICY.message_patience + POLICY.signal_patience) / SECOND:
+            assert self.state.ladder is None
+            assert all(
+                token in self.answered for token, e in self.asked.items() if isinstance(e, m.Interrupted)
+            )
+
+    @precondition(lambda self: self.state.running is not None)
+    @rule(principal=principals)
+    def stop_in_mid_cell(self, principal: str) -> None:
+        self.stop(principal, fails=False, really=True)
+
     # -- what kernels do
 
     @rule(own=st.booleans(), fails=journal_fails)
@@ -467,14 +533,29 @@ class Lifecycle(RuleBasedStateMachine):
     def kernel_really_comes_up(self, fails: bool) -> None:
         self.kernel_comes_up(True, fails)
 
-    @rule(fails=journal_fails)
-    def kernel_fails_to_start(self, fails: bool) -> None:
+    @rule(fails=journal_fails, really=seldom)
+    def kernel_fails_to_start(self, fails: bool, really: bool) -> None:
+        if not really:
+            return
         commands = self.happen(m.KernelFailedToStart(stderr="no", exit_status=1), fails=fails)
         assert all(isinstance(c.error, KernelStartFailed) for c in commands if isinstance(c, m.Refuse))
 
-    @rule(asked=st.sampled_from([None, "stop", "restart"]), fails=journal_fails)
-    def kernel_exits(self, asked: str | None, fails: bool) -> None:
+    @rule(asked=st.sampled_from([None, "stop", "restart"]), fails=journal_fails, really=seldom)
+    def kernel_exits(self, asked: str | None, fails: bool, really: bool) -> None:
+        if not really:
+            return
         self.happen(m.KernelExited(pid=1, signal=9, asked=asked), fails=fails)
+
+    @rule(principal=principals, times=st.integers(1, 3))
+    def a_cell_that_kills_its_kernel(self, principal: str, times: int) -> None:
+        for _ in range(times):
+            self.a_client_goes_about_its_work(principal, "c1", cells=1, aware=True, own=True)
+            self.kernel_exits(asked=None, fails=False, really=True)
+
+    @precondition(lambda self: self.state.running is not None)
+    @rule(asked=st.sampled_from([None, None, "stop", "restart"]))
+    def kernel_dies_over_a_cell(self, asked: str | None) -> None:
+        self.happen(m.KernelExited(pid=1, signal=9, asked=asked))
 
     @rule(fails=journal_fails)
     def adopted(self, fails: bool) -> None:
@@ -483,7 +564,7 @@ class Lifecycle(RuleBasedStateMachine):
     def some_msg_id(self, data: st.DataObject) -> str:
         running = [p.msg_id for p in _running(self.state)]
         others = [row.msg_id for row in self.known_executions()]
-        candidates: list[str] = [*running, *running, *running, *others, "m-stranger"]
+        candidates: list[str] = [*running, *running, *others, "m-stranger"]
         chosen: str = data.draw(st.sampled_from(candidates))
         return chosen
 
@@ -519,8 +600,10 @@ class Lifecycle(RuleBasedStateMachine):
     def idle(self, data: st.DataObject) -> None:
         self.happen(m.WentIdle(msg_id=self.some_msg_id(data)))
 
-    @rule(fails=journal_fails)
-    def shell_drained(self, fails: bool) -> None:
+    @rule(fails=journal_fails, really=seldom)
+    def shell_drained(self, fails: bool, really: bool) -> None:
+        if not really:
+            return
         self.happen(m.ShellDrained(), fails=fails)
 
     @rule(data=st.data(), password=st.booleans(), fails=journal_fails)
@@ -565,6 +648,7 @@ class Lifecycle(RuleBasedStateMachine):
         for token in waiting:
             self.answered[token] += 1
         self.state = recover(self.journal, "s", self.now)  # type: ignore[arg-type]
+        self.leaving = False  # whoever asked hears that it is not known whether it took effect
         # what was journaled and not told is read from the journal by whoever waits for it
         for row in self.journal.folds.executions.values():
             if row.status == "done":
@@ -615,7 +699,7 @@ def _lasting(state: State) -> dict[str, Any]:
 @pytest.mark.timeout(300)
 def test_the_laws_hold():
     run_state_machine_as_test(
-        Lifecycle, settings=settings(max_examples=150, stateful_step_count=40, deadline=None)
+        Lifecycle, settings=settings(max_examples=200, stateful_step_count=40, deadline=None)
     )
 
 
