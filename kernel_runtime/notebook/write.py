@@ -94,6 +94,19 @@ class NotebookFile:
             return None
         return self._settled().sources(self.builder.cells)
 
+    @property
+    def mark(self) -> Mark | None:
+        """Inode, time and size of the file as it was last written or taken in."""
+        return self._mark
+
+    def differs(self) -> bool:
+        """Whether a code cell of the file as it was last written is not what ran."""
+        if self._merged is None:
+            return False
+        ran = {cell.cell_id: cell.source_digest for cell in self.builder.cells.values()}
+        sources = self._merged.sources(self.builder.cells)
+        return any(ran.get(cell_id) != digest for cell_id, digest in sources.items())
+
     def _look(self) -> tuple[Path, Mark | None] | None:
         """The file to write and its mark, after taking in what others made of it.
 
@@ -144,9 +157,10 @@ class NotebookFile:
     def _replace(self, target: Path, merged: Merged, *, expected: Mark | None) -> bool:
         """Write and rename; False when somebody else wrote the file since it was looked at."""
         data = merged.bytes(self.builder.metadata())
-        if not atomic_write(target, data, mode=self._mode, still=lambda: _mark(target) == expected):
+        written = atomic_write(target, data, mode=self._mode, still=lambda: _mark(target) == expected)
+        if written is None:
             return False
-        self._mark, self._written = _mark(target), True
+        self._mark, self._written = written, True
         self._stale = set()
         return True
 
@@ -162,11 +176,12 @@ class NotebookFile:
 
 def atomic_write(
     path: Path, data: bytes, *, mode: int = 0o600, still: Callable[[], bool] | None = None
-) -> bool:
+) -> Mark | None:
     """Make `path` hold `data`, whole or not at all. An existing file's mode is kept; a new one gets `mode`.
 
     `path` must not be a symbolic link: it would be replaced. `still`, if given, is called when all but
-    the rename is done; where it returns False nothing is changed, and False is returned.
+    the rename is done; where it returns False nothing is changed, and None is returned. Else the mark of
+    what was written, and not of what somebody may have saved over it since.
 
     Raises:
         DiskFull, ReadOnlyStorage, StorageFault: nothing is changed, unless only the directory could not
@@ -179,16 +194,20 @@ def atomic_write(
             mode = stat.S_IMODE(path.stat().st_mode)
         try:
             _write_synced(temporary, data, mode)
-            if still is not None and not still():
-                return False
-            reach("in-notebook-rename")
-            temporary.replace(path)
+            with temporary.open("rb") as ours:
+                before = os.fstat(ours.fileno())
+                if still is not None and not still():
+                    return None
+                reach("in-notebook-rename")
+                temporary.replace(path)
+                # a rename changes this one and no other
+                renamed_at = os.fstat(ours.fileno()).st_ctime_ns
         finally:
             temporary.unlink(missing_ok=True)
         _sync_directory(path.parent)
     except OSError as error:
         raise _fault(error, path) from error
-    return True
+    return before.st_ino, before.st_mtime_ns, before.st_size, renamed_at
 
 
 def _write_synced(path: Path, data: bytes, mode: int) -> None:

@@ -36,6 +36,9 @@ class NotebookKeeper:
         self._reactor = reactor
         self._path = path
         self._mark = mark
+        self._reader = reader
+        self._sources: tuple[tuple[list[int], int], Mapping[str, str] | None] | None = None
+        """what `edited_sources` found last, and for which file and head"""
         self._file = NotebookFile(path, NotebookBuilder(reader))
         self._lock = threading.Lock()
         self._timer: Timer | None = None
@@ -87,21 +90,28 @@ class NotebookKeeper:
         return written.deferred
 
     def _remember(self, written: Written) -> None:
-        """Write down what the file looked like when we left it, for supervisors to come."""
-        if written.changed:
-            self._mark.write_text(json.dumps(_look(written.path)))
+        """Write down how we left the file, for supervisors to come."""
+        if written.changed and self._file.mark is not None:
+            left = {"look": self._file.mark[:3], "differs": self._file.differs()}
+            self._mark.write_text(json.dumps(left))
 
     def edited_sources(self) -> Mapping[str, str] | None:
-        """`cell_id → sha256` of the file's cells if others changed it since we wrote it, else None."""
+        """`cell_id → sha256` of the file's cells, or None while they are what ran.
+
+        Costs nothing in the second case, and in the first only when file or journal have news.
+        """
         try:
             now = _look(self._path)
-            known = json.loads(self._mark.read_text())
+            left = json.loads(self._mark.read_text())
         except (OSError, ValueError):
             return None
-        if now == known:
+        if isinstance(left, dict) and left.get("look") == now and not left.get("differs"):
             return None
         with self._lock:
-            return self._file.sources()
+            key = (now, self._reader.head())
+            if self._sources is None or self._sources[0] != key:
+                self._sources = (key, self._file.sources())
+            return self._sources[1]
 
     def close(self) -> None:
         """Write what is due and end."""
