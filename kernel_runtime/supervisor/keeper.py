@@ -32,7 +32,7 @@ from kernel_runtime.supervisor.pump import Pump
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.shell import RETRY, Shell
 from kernel_runtime.testing.failpoints import reach
-from kernel_runtime.wire import Message
+from kernel_runtime.wire import BadMessage, Header, Message
 
 log = logging.getLogger("kernel_runtime.supervisor")
 
@@ -195,9 +195,12 @@ class Keeper:
         return msg_id
 
     def _received(self, channel: str, message: Message) -> None:
-        parent = message.parent()
         if channel == "iopub":
             self._heard = True
+        try:
+            parent = message.parent()
+        except BadMessage:
+            parent = Header()
         if parent.session == self._probe_session:
             if message.header.msg_type == "kernel_info_reply":
                 self._answered(parent.msg_id, message)
@@ -295,17 +298,35 @@ class Keeper:
 
     def adopt(self, record: KernelRecord, position: int) -> None:
         """Take over a living kernel: first hear all it said, then go on."""
+        if record.outbox is None:
+            record = self._under_a_new_name(record)
         self._connect(record, position, inherited=True)
         if not record.ready or self._shell.state.kernel == "starting":
             # it may have answered the last supervisor, but the journal does not know: ask again
             self._expect_ready()
             return
+        if record.outbox is None:
+            self._listen()
         self._pump.read(to_end=True)
         reach("during-adopt")
         who = record.process
         self._happen(m.Adopted(pid=who.pid, start_time=who.start_time, boot_id=who.boot_id))
         self._pump.read()
         self.watch()
+
+    def _under_a_new_name(self, record: KernelRecord) -> KernelRecord:
+        """The record with an identity of our own, after those that may still be answered.
+
+        A foreign kernel's sockets may hold on to the identity of a supervisor that is gone, and would
+        not hear another one under it.
+        """
+        answered = record.identities if self._shell.state.running is not None else []
+        record = msgspec.structs.replace(record, identities=[*answered, launch.new_identity()])
+        try:
+            launch.save_record(self.path, record)
+        except OSError as error:
+            log.warning("kernel.json cannot be written: %s", error)
+        return record
 
     def _listen(self) -> None:
         """Be subscribed before anything is sent to an adopted foreign kernel.

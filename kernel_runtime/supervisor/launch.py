@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
+import secrets
 import shlex
 import socket
 import subprocess
@@ -57,6 +58,9 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     interrupt_mode: str
     language: str
     ready: bool = False
+    identities: list[str] = []
+    """foreign kernels: under what names requests were sent, the present supervisor's last; the earlier
+    ones for a reply that is still due"""
     info: dict[str, Any] | None = None
     """content of its kernel_info_reply, once it answered"""
 
@@ -163,8 +167,14 @@ def start(
         log=str(log),
         interrupt_mode=spec.interrupt_mode,
         language=spec.language,
+        identities=[] if own else [new_identity()],
     )
     return child, record
+
+
+def new_identity() -> str:
+    """A name that no kernel's socket knows yet."""
+    return f"krt-{secrets.token_hex(8)}"
 
 
 def tcp_connection(key: str, kernel_name: str, *, curve: bool) -> Connection:

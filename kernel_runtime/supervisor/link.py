@@ -1,7 +1,9 @@
 """The supervisor's side of one kernel: requests out, replies and messages in.
 
-The identity of the DEALER sockets is the session's, not the supervisor's, so a kernel's ROUTER
-routes an `input_request` to whoever supervises now.
+With our kernel the identity of the DEALER sockets is the session's, not the supervisor's, so its ROUTER
+routes an `input_request` to whoever supervises now. Other kernels' sockets may refuse a name that came
+back too soon: there each supervisor has a name of its own, and listens under earlier ones for what
+is still due to them.
 """
 
 from __future__ import annotations
@@ -43,14 +45,25 @@ class KernelLink:
         self.outbox: OutboxReader | None = None
         self._position = position
         self._on_outbox = on_outbox
+        names = record.identities or [f"krt-{session_id}"]
         for channel in ("shell", "control", "stdin"):
-            socket = context.socket(zmq.DEALER)
-            socket.identity = b"krt-" + session_id.encode()
-            self._connect(channel, socket)
+            self._sockets[channel] = self._dealer(context, channel, names[-1])
+        self._former = [
+            (channel, self._dealer(context, channel, name))
+            for name in names[:-1]
+            for channel in ("shell", "stdin")
+        ]
         if record.outbox is None:
             iopub = context.socket(zmq.SUB)
             iopub.subscribe(b"")
+            self._sockets["iopub"] = iopub
             self._connect("iopub", iopub)
+
+    def _dealer(self, context: zmq.Context[zmq.Socket[bytes]], channel: str, name: str) -> zmq.Socket[bytes]:
+        socket = context.socket(zmq.DEALER)
+        socket.identity = name.encode()
+        self._connect(channel, socket)
+        return socket
 
     def _connect(self, channel: str, socket: zmq.Socket[bytes]) -> None:
         socket.linger = 0
@@ -64,8 +77,7 @@ class KernelLink:
             socket.curve_publickey = socket.curve_serverkey = connection.curve_publickey.encode()
             socket.curve_secretkey = connection.curve_secretkey.encode()
         socket.connect(connection.endpoint(channel))
-        self._sockets[channel] = socket
-        self._reactor.watch(socket, lambda: self._receive(channel))
+        self._reactor.watch(socket, lambda: self._receive(channel, socket))
 
     def open_outbox(self) -> bool:
         """Open our kernel's outbox once it is there; True when it is open."""
@@ -91,8 +103,7 @@ class KernelLink:
             self.outbox = None
         self._position = position
 
-    def _receive(self, channel: str) -> None:
-        socket = self._sockets[channel]
+    def _receive(self, channel: str, socket: zmq.Socket[bytes]) -> None:
         for _ in range(_BATCH):
             try:
                 parts = socket.recv_multipart(zmq.NOBLOCK)
@@ -103,13 +114,14 @@ class KernelLink:
 
     def wait(self, channel: str, seconds: float) -> None:
         """Handle what arrives on one channel within that time; returns at the first."""
-        if self._sockets[channel].poll(int(seconds * 1000)):
-            self._receive(channel)
+        socket = self._sockets[channel]
+        if socket.poll(int(seconds * 1000)):
+            self._receive(channel, socket)
 
     def drain(self) -> None:
         """Handle what has already arrived."""
-        for channel in list(self._sockets):
-            self._receive(channel)
+        for channel, socket in [*self._former, *self._sockets.items()]:
+            self._receive(channel, socket)
 
     def send(self, channel: str, frames: Sequence[bytes]) -> None:
         """Send signed frames (without identities) to the kernel."""
@@ -117,9 +129,10 @@ class KernelLink:
             self._sockets[channel].send_multipart([DELIMITER, *frames], zmq.NOBLOCK)
 
     def close(self) -> None:
-        for socket in self._sockets.values():
+        for _, socket in [*self._former, *self._sockets.items()]:
             self._reactor.forget(socket)
             socket.close()
+        self._former.clear()
         self._sockets.clear()
         if self.outbox is not None:
             self._reactor.forget(self.outbox.fileno())

@@ -37,7 +37,7 @@ def _interrupt_evidence(running: Running, reply: Replied, *, own: bool) -> dict[
     for how, at in running.interrupts:
         if how == "signal" and (reply.finished_at is None or at < reply.finished_at):
             return {"sigint_sent_while_running": True}
-        if how == "message" and not own:
+        if how == "message" and not own and (reply.finished_at is None or at < reply.finished_at):
             return {"interrupt_message_sent_while_running": True}
     return None
 
@@ -52,8 +52,9 @@ def of_reply(running: Running, reply: Replied, *, own: bool) -> Verdict:
         return Verdict("ok", evidence)
     if reply.status == "error":
         return Verdict("error", evidence, reply.error or running.error)
-    # `aborted` (and the `abort` of older kernels): the kernel says that it did not run it
-    return Verdict("aborted", evidence)
+    if reply.status in ("aborted", "abort"):  # the latter of older kernels: it says that it did not run it
+        return Verdict("aborted", evidence)
+    return Verdict("unknown", {**evidence, "because": "the reply's status is none that the protocol knows"})
 
 
 def of_missing_reply(running: Running, why: str) -> Verdict:
