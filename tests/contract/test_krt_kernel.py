@@ -130,6 +130,7 @@ def test_an_interrupt_ends_the_cell() -> None:
         assert run(client, "print(2)") == ("ok", "2\n")
 
 
+@pytest.mark.slow
 def test_sigint_to_the_stand_in_ends_the_cell() -> None:
     with manager() as made, client_of(made) as client:
         msg_id = client.execute("import time; print('on', flush=True); time.sleep(60)")
@@ -139,6 +140,7 @@ def test_sigint_to_the_stand_in_ends_the_cell() -> None:
         assert run(client, "print(2)") == ("ok", "2\n")
 
 
+@pytest.mark.slow
 def test_sigkill_of_the_stand_in_ends_kernel_and_session(krt_home: Path) -> None:
     with manager() as made, client_of(made):
         os.kill(shim_of(made).pid, signal.SIGKILL)
@@ -155,6 +157,7 @@ def test_sigterm_ends_kernel_and_session(krt_home: Path) -> None:
         assert session_files.names() == []
 
 
+@pytest.mark.slow
 def test_the_death_of_the_tool_ends_the_kernel_and_keeps_the_journal(krt_home: Path) -> None:
     tool = subprocess.Popen(
         [sys.executable, "-c", _TOOL], stdout=subprocess.PIPE, text=True, env={**os.environ}
@@ -198,12 +201,14 @@ def test_a_killed_supervisor_is_replaced_on_the_same_ports() -> None:
         assert shim_of(made).poll() is None
 
 
+@pytest.mark.slow
 def test_curve_keys_of_the_connection_file_are_the_doors() -> None:
     with manager(transport_encryption="required") as made, client_of(made) as client:
         assert json.loads(Path(made.connection_file).read_text())["curve_publickey"]
         assert run(client, "print(1)") == ("ok", "1\n")
 
 
+@pytest.mark.slow
 def test_options_for_the_kernel_reach_it() -> None:
     made = KernelManager(kernel_name="python3")
     made.start_kernel(extra_arguments=["--IPKernelApp.exec_lines=y = 7"])
@@ -264,6 +269,7 @@ def test_a_connection_file_that_is_none(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_kernel_that_dies_at_start_says_why(tmp_path: Path) -> None:
     spec = tmp_path / "share" / "jupyter" / "kernels" / "broken"
     spec.mkdir()
