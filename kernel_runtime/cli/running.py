@@ -154,11 +154,8 @@ class Watch:
         self._interrupt.add_done_callback(self._interrupted)
 
     async def _climb(self) -> Interrupted:
-        session = self.session.coroutines
-        if (await session.peek(self.execution_id)).status == "queued":
-            # an interrupt goes to what runs, and that is somebody else's
-            return Interrupted(reached="nothing: it is queued", offer="wait for the one before it")
-        return await session.interrupt(self.execution_id)
+        # this one only: what runs may be somebody else's, and while it is queued it is taken back
+        return await self.session.coroutines.interrupt(self.execution_id)
 
     def _interrupted(self, done: Future[Interrupted]) -> None:
         """Say what the ladder reached. Runs in the client's thread."""

@@ -327,7 +327,11 @@ class AsyncSession:
         return str((await self._line.request("answer", arguments))["execution_id"])
 
     async def interrupt(self, execution_id: str | None = None) -> Interrupted:
-        """Interrupt what runs; returns when it ended, or when nothing but killing is left."""
+        """Interrupt what runs; returns when it ended, or when nothing but killing is left.
+
+        With an `execution_id` that one only: nothing happens if it has ended, and one that is still
+        queued is taken back (`aborted`).
+        """
         arguments = {} if execution_id is None else {"execution_id": execution_id}
         return msgspec.convert(await self._line.request("interrupt", arguments), Interrupted)
 

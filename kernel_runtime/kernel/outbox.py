@@ -219,10 +219,11 @@ class OutboxWriter:
         encoded_name = name.encode("utf-8", "backslashreplace")
         fixed = len(encoded_name) + len(parent)
         done = True
-        while data:
-            whole = len(data) if len(data) <= _WHOLE else _LONGEST_CHAR
+        rest = memoryview(data)  # cut without a copy: one line may be all there is
+        while rest:
+            whole = len(rest) if len(rest) <= _WHOLE else _LONGEST_CHAR
             done = self._place(
-                fmt.RECORD_HEADER + fixed + max(whole, _LONGEST_CHAR), vital=False, counted=len(data)
+                fmt.RECORD_HEADER + fixed + max(whole, _LONGEST_CHAR), vital=False, counted=len(rest)
             )
             if not done:
                 return False
@@ -231,8 +232,8 @@ class OutboxWriter:
             body = start + fmt.RECORD_HEADER
             text = body + fixed
             limit = max(text + _LONGEST_CHAR, min(self._size - fmt.END_SIZE, body + fmt.STREAM_RECORD_MAX))
-            piece = data if len(data) <= limit - text else data[: _cut(data, limit - text)]
-            data = data[len(piece) :]
+            piece = rest if len(rest) <= limit - text else rest[: _cut(rest, limit - text)]
+            rest = rest[len(piece) :]
             end = text + len(piece)
             view = self._view
             view[body : body + len(encoded_name)] = encoded_name
@@ -505,7 +506,7 @@ def _let_go(words: memoryview, view: memoryview, mapping: mmap.mmap) -> None:
     mapping.close()
 
 
-def _cut(data: bytes, limit: int) -> int:
+def _cut(data: memoryview, limit: int) -> int:
     """The largest cut at or below `limit` that splits no character."""
     while limit and data[limit] & 0xC0 == 0x80:
         limit -= 1

@@ -190,7 +190,7 @@ class InputWithdrawn(Fact, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class InterruptRequested(Fact, frozen=True, kw_only=True, omit_defaults=True):
-    """One step up the ladder. `reached`: `message`, `signal`, `nothing-running`."""
+    """One step up the ladder. `reached`: `queue` (it had not started), `message`, `signal`."""
 
     reached: str
     execution_id: str | None = None

@@ -86,6 +86,7 @@ class Pump:
         self.incarnation = incarnation
         self._recorded = position
         self._recorder.position = position or None
+        self._recorder.trusts_json = link.record.outbox is not None
 
     # -- our kernel
 

@@ -256,7 +256,8 @@ class Rpc:
 
     def _interrupt(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         self._s.pump.read()
-        self._s.shell.apply(m.Interrupted(token=token, principal=principal))
+        event = m.Interrupted(token=token, principal=principal, execution_id=args.get("execution_id"))
+        self._s.shell.apply(event)
 
     def _start(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         reason = str(args.get("reason", "new"))

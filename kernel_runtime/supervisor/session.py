@@ -266,10 +266,10 @@ class Supervisor:
         os.set_blocking(read, False)
         os.set_blocking(write, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        for signum in (signal.SIGTERM, signal.SIGCHLD):
+        # handlers, not SIG_IGN: a kernel inherits what is ignored and could not be interrupted then,
+        # and a shell that starts us in the background has us ignore SIGINT
+        for signum in (signal.SIGTERM, signal.SIGCHLD, signal.SIGINT, signal.SIGHUP):
             signal.signal(signum, lambda *_: None)
-        for signum in (signal.SIGINT, signal.SIGHUP):
-            signal.signal(signum, signal.SIG_IGN)
 
         def woken() -> None:
             numbers = os.read(read, 4096)

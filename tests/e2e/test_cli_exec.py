@@ -229,16 +229,17 @@ def test_ctrl_c_interrupts_the_cell(alice: str) -> None:
     assert krt("exec", alice, "'alive'").stdout == "'alive'\n"
 
 
-def test_ctrl_c_while_queued_leaves_the_one_that_runs_alone(alice: str) -> None:
+def test_ctrl_c_while_queued_takes_it_back_and_leaves_the_one_that_runs_alone(alice: str) -> None:
+    """Right: the queued one is `aborted` at once (it never started); somebody else's goes on."""
     first = krt("exec", alice, "import time; time.sleep(2.5); 'first'", "--detach").stdout.strip()
     eventually(lambda: running(alice) == first, what="the first runs")
     second = start("exec", alice, "'second'")
     assert second.stderr is not None
     assert "queued" in second.stderr.readline()
     second.send_signal(signal.SIGINT)
-    assert "it is queued" in second.stderr.readline()
     second.communicate(timeout=30)
-    assert second.returncode == 0
+    assert second.returncode == 5
+    assert running(alice) == first
     assert krt("wait", alice, first).stdout == "'first'\n"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from kernel_runtime.core.lifecycle import messages as m
-from kernel_runtime.core.lifecycle.queue import SYSTEM, Result, is_running, ladder_result, refuse
+from kernel_runtime.core.lifecycle.queue import SYSTEM, Result, abort, is_running, ladder_result, refuse
 from kernel_runtime.core.lifecycle.state import Ladder, Policy, State
 from kernel_runtime.errors import NotBlocked, SessionBusy
 from kernel_runtime.model import facts as f
@@ -64,6 +64,19 @@ def answered(state: State, event: m.Answered, now: int, policy: Policy) -> Resul
 
 
 def interrupted(state: State, event: m.Interrupted, now: int, policy: Policy) -> Result:
+    wanted = event.execution_id
+    queued = [pending for pending in state.queue if pending.execution_id == wanted]
+    if queued:
+        after, drafts, ends = abort(state, queued, {"interrupted": "while it was queued"}, None)
+        asked = f.InterruptRequested(reached="queue", execution_id=wanted)
+        result = _reached("queue", wanted)
+        return after, [
+            m.Append(drafts=(Draft(asked, event.principal, state.incarnation), *drafts), sync=True),
+            *ends,
+            m.Respond(token=event.token, result=result),
+        ]
+    if wanted is not None and (state.running is None or state.running.execution.execution_id != wanted):
+        return state, [m.Respond(token=event.token, result=_reached("nothing-running", wanted))]
     if state.running is None:
         if state.kernel == "starting":
             return refuse(
@@ -75,14 +88,7 @@ def interrupted(state: State, event: m.Interrupted, now: int, policy: Policy) ->
                     session=state.session,
                 ),
             )
-        result: dict[str, Any] = {
-            "reached": "nothing-running",
-            "execution_id": None,
-            "ended": True,
-            "steps": [],
-            "offer": None,
-        }
-        return state, [m.Respond(token=event.token, result=result)]
+        return state, [m.Respond(token=event.token, result=_reached("nothing-running", None))]
     if state.ladder is not None:
         ladder = replace(state.ladder, tokens=(*state.ladder.tokens, event.token))
         return replace(state, ladder=ladder), []
@@ -95,6 +101,10 @@ def interrupted(state: State, event: m.Interrupted, now: int, policy: Policy) ->
         tokens=(event.token,),
     )
     return _climb(state, ladder, now)
+
+
+def _reached(what: str, execution_id: str | None) -> dict[str, Any]:
+    return {"reached": what, "execution_id": execution_id, "ended": True, "steps": [], "offer": None}
 
 
 def _climb(state: State, ladder: Ladder, now: int) -> Result:

@@ -159,6 +159,8 @@ class Answered(Event, frozen=True, kw_only=True):
 class Interrupted(Event, frozen=True, kw_only=True):
     token: Any
     principal: str
+    execution_id: str | None = None
+    """only this one: if it has ended meanwhile, nothing else is interrupted"""
 
 
 class TurnedUnresponsive(Event, frozen=True, kw_only=True):
