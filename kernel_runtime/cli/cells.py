@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from kernel_runtime.client.submission import MAX_SOURCE
+from kernel_runtime.core.source import MAX_SOURCE
 from kernel_runtime.errors import InvalidSource, KernelRuntimeError, UsageError
 
 

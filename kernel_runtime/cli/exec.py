@@ -12,7 +12,7 @@ from kernel_runtime.cli.cells import Cell, Work, gather
 from kernel_runtime.cli.running import Watch
 from kernel_runtime.client import blocking, session_files
 from kernel_runtime.client.blocking import Execution, Session
-from kernel_runtime.client.submission import check_source
+from kernel_runtime.core.source import check_source
 
 _RETRIES = 100
 """keys tried for a notebook's cell that was aborted each time before it started"""

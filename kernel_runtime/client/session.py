@@ -23,7 +23,8 @@ from kernel_runtime.client.follow import BATCH, Follower
 from kernel_runtime.client.results import Accepted, Interrupted, Record
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
-from kernel_runtime.client.submission import How, check_source
+from kernel_runtime.client.submission import How
+from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import (
     NoSuchExecution,
     StillRunning,

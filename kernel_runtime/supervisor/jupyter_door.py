@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from kernel_runtime.core.lifecycle import State
 from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import HeapLost, KernelRuntimeError
 from kernel_runtime.model.execution import Execution
 from kernel_runtime.model.facts import ExecutionFinished
@@ -30,7 +31,6 @@ from kernel_runtime.supervisor.jupyter_requests import (
     reply_of,
     whole,
 )
-from kernel_runtime.supervisor.rpc import check_source
 from kernel_runtime.supervisor.shell import Token
 from kernel_runtime.wire import BadMessage, Message
 
@@ -118,7 +118,7 @@ class JupyterDoor:
         token = Token(lambda _: None, lambda error: self._refused(message, error))
         self._s.keep_request(execution_id, queued, message)
         try:
-            check_source(queued.source)
+            check_source(queued.source, self._s.identity.name)
             self._s.shell.apply(
                 m.Submitted(
                     token=token,

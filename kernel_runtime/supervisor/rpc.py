@@ -15,6 +15,7 @@ import msgspec
 
 from kernel_runtime.core import reconcile
 from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import HeapLost, InvalidSource, KernelRuntimeError, UsageError
 from kernel_runtime.model.facts import ExecutionQueued
 from kernel_runtime.supervisor.reactor import Timer
@@ -26,8 +27,6 @@ from kernel_runtime.wire import BadMessage, Message
 if TYPE_CHECKING:
     from kernel_runtime.supervisor.session import Supervisor
 
-MAX_SOURCE = 16 << 20
-"""bytes of UTF-8 that one cell may have"""
 MAX_WAIT = 60.0
 
 
@@ -55,7 +54,7 @@ class Fields(msgspec.Struct, frozen=True):
     reason: str = "new"
 
 
-def read_fields(request: Message) -> dict[str, Any]:
+def read_fields(request: Message, session: str) -> dict[str, Any]:
     """A request's content, checked: types as in `Fields`, and no text that UTF-8 cannot say.
 
     Raises:
@@ -66,7 +65,7 @@ def read_fields(request: Message) -> dict[str, Any]:
         content = request.content_dict()
         source = content.get("source")
         if isinstance(source, str):
-            check_source(source)
+            check_source(source, session)
         fields: dict[str, Any] = sayable(content)
         msgspec.convert(fields, Fields)
     except (BadMessage, msgspec.ValidationError, RecursionError) as error:
@@ -113,7 +112,7 @@ class Rpc:
 
         token = Token(respond, refuse)
         try:
-            content = read_fields(request)
+            content = read_fields(request, self._s.identity.name)
             op = self._ops.get(str(content.get("op")))
             if op is None:
                 raise UsageError(
@@ -271,28 +270,6 @@ class Rpc:
 
     def _accept(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         self._s.shell.apply(m.LossAccepted(token=token, principal=principal))
-
-
-def check_source(source: str) -> None:
-    """Refuse what cannot be a cell.
-
-    Raises:
-        InvalidSource: over the size bound, or with lone surrogates (it cannot be UTF-8).
-    """
-    try:
-        size = len(source.encode("utf-8"))
-    except UnicodeEncodeError as error:
-        raise InvalidSource(
-            f"the source holds a lone surrogate at character {error.start}; nothing was run",
-            hint="source is UTF-8 text: write the character as an escape in a string",
-        ) from None
-    if size > MAX_SOURCE:
-        raise InvalidSource(
-            f"the source has {size:,} bytes, {MAX_SOURCE:,} are allowed; nothing was run",
-            hint="put data in a file and read it in the cell",
-            bytes=size,
-            bound=MAX_SOURCE,
-        )
 
 
 def _sayable_error(error: KernelRuntimeError) -> dict[str, Any]:

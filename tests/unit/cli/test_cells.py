@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from kernel_runtime.cli.cells import Work, cell_key, gather
-from kernel_runtime.client.submission import MAX_SOURCE
+from kernel_runtime.core.source import MAX_SOURCE
 from kernel_runtime.errors import InvalidNotebook, InvalidSource, NoSuchNotebook, UsageError
 
 

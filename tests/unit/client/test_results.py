@@ -7,7 +7,7 @@ import pytest
 from kernel_runtime.client.brief import shown
 from kernel_runtime.client.results import Record, text_of
 from kernel_runtime.client.status import Status
-from kernel_runtime.client.submission import MAX_SOURCE, check_source
+from kernel_runtime.core.source import MAX_SOURCE, check_source
 from kernel_runtime.errors import InvalidSource
 
 STDOUT = {"output_type": "stream", "name": "stdout", "text": "a\n"}
