@@ -40,6 +40,8 @@ _STREAM_PAUSE = 0.025
 
 _LINE_PAUSE = 0.03
 """seconds that an unfinished line may take to be finished"""
+_MOST_HELD = 256 << 10
+"""bytes of text that are held for what comes after them; a line may have no end"""
 
 Frames = Sequence[bytes]
 
@@ -126,7 +128,7 @@ class Pump:
                     text_only &= isinstance(record, StreamText)
                     self._take(record)
                 rounds += 1
-                if hold and rounds == 1 and not to_end and _is_open_line(records[-1]):
+                if hold and rounds == 1 and not to_end and _is_open_line(records[-1], self._held):
                     self._wait_for_line(link)
                     return True
                 self.flush(gaps=to_end)
@@ -226,7 +228,8 @@ class Pump:
     def _stream(self, record: StreamText) -> None:
         """Hold the text until something else comes or `flush`: pieces of one stream are one message."""
         held = self._held
-        if held is not None and (held.name, held.parent) == (record.name, record.parent):
+        same = held is not None and (held.name, held.parent) == (record.name, record.parent)
+        if held is not None and same and len(held.text) < _MOST_HELD:
             record = structs.replace(record, text=held.text + record.text)
         elif held is not None:
             self._say(held)
@@ -374,8 +377,10 @@ class Pump:
         return running.execution.execution_id if running is not None else None
 
 
-def _is_open_line(record: object) -> bool:
-    return isinstance(record, StreamText) and not record.text.endswith(b"\n")
+def _is_open_line(record: object, held: StreamText | None) -> bool:
+    if not isinstance(record, StreamText) or record.text.endswith(b"\n"):
+        return False
+    return held is None or len(held.text) < _MOST_HELD
 
 
 def _dict(frame: bytes) -> dict[str, Any]:
