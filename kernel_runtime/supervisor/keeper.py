@@ -137,13 +137,35 @@ class Keeper:
             launch.save_record(self.path, record)
             reach("after-kernel-json")
         except (KernelRuntimeError, OSError) as error:
-            self._end_unrecorded()
+            self._end_child()
             self._happen(m.KernelFailedToStart(stderr=str(error)))
             return
         self._connect(record, 0)
         self._expect_ready()
 
-    def _end_unrecorded(self) -> None:
+    def end_unrecorded(self, incarnation: int) -> None:
+        """End a kernel that a supervisor started and died before it could write it down.
+
+        Nobody ever spoke to it, and nobody could: it is found by the session's mark.
+        """
+        mark = f"kernel-{incarnation}.json"
+        found = [
+            who
+            for who, _ in process.marked_processes(launch.MARK, self._session_id)
+            if any(part.endswith(mark) for part in process.command_line(who.pid))
+        ]
+        for who in found:
+            process.signal_process(who, signal.SIGKILL)
+        deadline = time.monotonic() + KILL_AFTER
+        while any(map(process.is_alive, found)) and time.monotonic() < deadline:
+            time.sleep(0.005)
+
+    def start_over(self, incarnation: int) -> None:
+        """Begin a start again of which no kernel is left."""
+        shutil.rmtree(self._directory / f"outbox-{incarnation}", ignore_errors=True)
+        self._start(m.StartKernel(incarnation=incarnation))
+
+    def _end_child(self) -> None:
         """A kernel whose record could not be written would be nobody's: it ends before the next try."""
         child, self._child = self._child, None
         if child is not None and child.poll() is None:

@@ -247,14 +247,13 @@ class Supervisor:
         return started.seq
 
     def _lost_without_record(self, state: State) -> None:
-        """The last supervisor died between the intent to start a kernel and its record."""
-        mark = f"kernel-{state.incarnation}.json"
-        for who, _ in process.marked_processes(launch.MARK, self.identity.session_id):
-            if any(mark in part for part in process.command_line(who.pid)):
-                # nobody ever spoke to it
-                process.signal_process(who, signal.SIGKILL)
-        evidence = {"found": "no kernel: the supervisor died while starting it"}
-        self.shell.apply(m.KernelExited(pid=0, evidence=evidence))
+        """No kernel.json: the last supervisor died between the intent to start a kernel and its record."""
+        self.keeper.end_unrecorded(state.incarnation)
+        if state.kernel == "starting":
+            # what was accepted to run in it has not begun, and will
+            self.keeper.start_over(state.incarnation)
+            return
+        self.shell.apply(m.KernelExited(pid=0, evidence={"found": "kernel.json is gone"}))
 
     def run(self) -> None:
         """Serve until told to let go; then leave everything as another supervisor needs it."""

@@ -41,6 +41,7 @@ class Rig:
         """`(execution_id, cursor, key)` of every submit that was answered"""
         self.clients: list[Session] = []
         self.pool = ThreadPoolExecutor(4)
+        self.work: list[Future[object]] = []
 
     # -- clients
 
@@ -85,7 +86,8 @@ class Rig:
 
     def begin(self, work: Callable[[], object]) -> Future[object]:
         """Do something in a thread of its own, since whoever it asks may be stopped."""
-        return self.pool.submit(work)
+        self.work.append(self.pool.submit(work))
+        return self.work[-1]
 
     # -- faults
 
@@ -104,7 +106,11 @@ class Rig:
     def hit(self, timeout: float = 30.0) -> process.ProcessId | None:
         """Wait until the point was reached; who reached it, if it is still there."""
         path = self.points / "hit"
-        eventually(path.exists, timeout=timeout, what="the failpoint is reached")
+        try:
+            eventually(path.exists, timeout=timeout, what="the failpoint is reached")
+        except AssertionError as error:
+            error.add_note(f"meanwhile: {[w.exception() for w in self.work if w.done()]}")
+            raise
         return process.identify(int(path.read_text()))
 
     def let_go_on(self, who: process.ProcessId | None, stopped_for: float) -> None:

@@ -228,11 +228,16 @@ class Lifecycle(RuleBasedStateMachine):
             queued = next(p for p in (*before.queue, *_running(before)) if p.execution_id == name)
             if any(p.execution_id == name for p in before.queue):
                 assert fact.outcome == "aborted"
-                assert over or (
-                    failed is not None
-                    and before.running is not None
-                    and before.running.execution.client == queued.client
-                    and failed == before.running.execution.execution_id
+                taken_back = isinstance(event, m.Interrupted) and event.execution_id == name
+                assert (
+                    over
+                    or taken_back
+                    or (
+                        failed is not None
+                        and before.running is not None
+                        and before.running.execution.client == queued.client
+                        and failed == before.running.execution.execution_id
+                    )
                 ), "only the queue of the client whose cell failed, or of a kernel that is gone"
             elif fact.outcome == "aborted":
                 assert isinstance(event, m.Replied)
@@ -501,6 +506,26 @@ class Lifecycle(RuleBasedStateMachine):
             (command,) = commands
             if isinstance(command, m.Refuse):
                 assert isinstance(command.error, SessionBusy)
+
+    @precondition(lambda self: self.journal.folds.executions)
+    @rule(data=st.data(), principal=principals, fails=journal_fails)
+    def interrupt_this_one(self, data: st.DataObject, principal: str, fails: bool) -> None:
+        """Queued, it is taken back; running, it is interrupted; ended, nobody else is hit instead."""
+        queued = [row for row in self.known_executions() if row.status == "queued"]
+        row = data.draw(st.sampled_from([*queued, *queued, *self.known_executions()]))
+        event = m.Interrupted(token=self.token(), principal=principal, execution_id=row.execution_id)
+        before, length = self.state, len(self.journal.all)
+        self.happen(event, fails=fails)
+        after = self.journal.folds.executions[row.execution_id]
+        if fails:
+            return
+        if row.status == "queued":
+            assert after.outcome == "aborted"
+            assert self.state.running == before.running
+        elif row.status == "done":
+            assert (self.state, len(self.journal.all)) == (before, length)
+        else:
+            assert self.state.ladder is not None
 
     @precondition(lambda self: self.state.running is not None)
     @rule(principal=principals, seconds=st.sampled_from([0.5, 1.5, 7.0]))
