@@ -91,3 +91,28 @@ def test_i24_interrupt_of_input(shared: kr.Session) -> None:
     with pytest.raises(NotBlocked):
         shared.answer("too late")
     assert shared.execute("1 + 1").text == "2"
+
+
+def test_interrupt_of_a_cell_that_holds_its_gil(shared: kr.Session) -> None:
+    """A call that keeps the GIL hears no message. The ladder climbs to SIGINT, which ends the call."""
+    shared.execute("import ctypes")
+    x = shared.submit("ctypes.PyDLL(None).sleep(8)")
+    eventually(lambda: running(shared, x), what="running")
+    told = shared.interrupt()
+    assert (told.reached, told.ended) == ("signal", True)
+    assert x.wait(timeout=2).outcome == "interrupted"
+
+
+def test_interrupt_that_nothing_hears(shared: kr.Session) -> None:
+    """A cell that ignores SIGINT is not killed unasked: the ladder ends with an offer, the cell goes on."""
+    source = (
+        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        "time.sleep(4.5); print('done all the same')"
+    )
+    x = shared.submit(source)
+    eventually(lambda: running(shared, x), what="running")
+    told = shared.interrupt()
+    assert (told.steps, told.ended) == (["message", "signal"], False)
+    assert told.offer == f"krt restart {shared.name}"
+    assert x.wait(timeout=10).text == "done all the same\n"
+    assert shared.execute("'on'").text == "'on'"
