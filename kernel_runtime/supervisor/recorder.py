@@ -72,6 +72,7 @@ class Recorder:
         self._gap_since = 0.0
         self._gap_pause = 0.0
         self._gap_bytes = 0
+        self._asked = False
         self._forget_growth()
         self._unchecked = _DISK_CHECK_BYTES
         self._short = False
@@ -179,8 +180,7 @@ class Recorder:
         passes them, and they would be in nobody's count.
         Call `journaled` once they are, or `forget` when they could not be.
         """
-        if gaps:  # an execution ends here
-            self._forget_growth()
+        self._asked = gaps
         drafts: list[Draft] = []
         groups = self._groups
         for index, (owner, late, messages) in enumerate(groups):
@@ -210,6 +210,9 @@ class Recorder:
         self._admitted.clear()
         if any(isinstance(d.fact, GapRecorded) for d in drafts):
             self._gaps.clear()
+            if self._asked:  # an execution ends here
+                self._forget_growth()
+                return
             self._gap_pause = min(2 * self._gap_pause, _GAP_SECONDS_MOST)
             # what is counted and not told stays in the outbox, which has its bound too
             self._gap_bytes = min(2 * self._gap_bytes, self._bounds.outbox // 2)
