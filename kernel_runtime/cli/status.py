@@ -42,6 +42,8 @@ def _show(name: str, status: Status, *, show_all: bool) -> None:
     state = f"{status.state} ({why})" if why else status.state
     print(report.clean(f"session {name}: incarnation {status.incarnation}, {state}"))
     print(report.count_line(status.counts))
+    if "names" in status.why:
+        print(report.clean(f"truth of names: {status.why['names']}"))
     rows = cells if show_all else [cell for cell in cells if cell["truth"] != "live"][:_ROWS]
     if rows:
         print()

@@ -104,6 +104,11 @@ class Keeper:
         shell.performers[m.ProbeShell] = self._probe_shell
 
     @property
+    def child_pid(self) -> int | None:
+        """The child whose end is ours to wait for."""
+        return self._child.pid if self._child is not None else None
+
+    @property
     def path(self) -> Path:
         return self._directory / "kernel.json"
 
@@ -119,6 +124,7 @@ class Keeper:
             evidence = {"found": "told to stop before it was started"}
             self._happen(m.KernelExited(pid=0, asked=self._asked, evidence=evidence))
             return
+        record: KernelRecord | None = None
         try:
             spec = kernelspec.find(self._kernel_name)
             spec = msgspec.structs.replace(spec, argv=[*spec.argv, *self.arguments])
@@ -137,7 +143,7 @@ class Keeper:
             launch.save_record(self.path, record)
             reach("after-kernel-json")
         except (KernelRuntimeError, OSError) as error:
-            self._end_child()
+            self._end_child(record)
             self._happen(m.KernelFailedToStart(stderr=str(error)))
             return
         self._connect(record, 0)
@@ -165,11 +171,14 @@ class Keeper:
         shutil.rmtree(self._directory / f"outbox-{incarnation}", ignore_errors=True)
         self._start(m.StartKernel(incarnation=incarnation))
 
-    def _end_child(self) -> None:
+    def _end_child(self, record: KernelRecord | None) -> None:
         """A kernel whose record could not be written would be nobody's: it ends before the next try."""
         child, self._child = self._child, None
         if child is not None and child.poll() is None:
-            child.kill()
+            if record is not None:
+                process.signal_process(record.process, signal.SIGKILL)
+            else:
+                child.kill()
             child.wait()
 
     def _connect(self, record: KernelRecord, position: int, *, inherited: bool = False) -> None:
@@ -378,10 +387,13 @@ class Keeper:
             position=position,
         )
         self._pump.attach(self.link, record.incarnation, position, inherited=True)
-        evidence: dict[str, Any] = {"found": "dead when a supervisor started; its exit status is not known"}
+        status = launch.told_status(self._directory, record)
+        evidence: dict[str, Any] = {"found": "dead when a supervisor started"}
+        if status is None:
+            evidence["exit_status"] = "not known: no supervisor was there"
         if record.process.boot_id != process.boot_id():
             evidence = {"found": "the machine was rebooted"}
-        self._finish_death(None, evidence)
+        self._finish_death(status, evidence)
 
     # -- death
 
@@ -401,6 +413,8 @@ class Keeper:
             except ChildProcessError:
                 status = None
             self._child = None
+        if status is None:
+            status = launch.told_status(self._directory, self.record, launch.STATUS_WITHIN)
         if status is None:
             evidence["exit_status"] = "not known: another supervisor was the kernel's parent"
         self._finish_death(status, evidence)
@@ -455,6 +469,7 @@ class Keeper:
             for channel in ("shell", "iopub", "stdin", "control", "hb"):
                 Path(record.connection.endpoint(channel).removeprefix("ipc://")).unlink(missing_ok=True)
         (self._sockets / f"kernel-{record.incarnation}.json").unlink(missing_ok=True)
+        launch.status_file(self._directory, record.incarnation).unlink(missing_ok=True)
         if record.outbox is not None:
             shutil.rmtree(record.outbox, ignore_errors=True)
         current = launch.load_record(self.path)

@@ -15,6 +15,7 @@ import shlex
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,8 @@ from kernel_runtime.supervisor.recorder import execution_of_msg
 from kernel_runtime.wire import Connection, ipc_connection
 
 _PR_SET_CHILD_SUBREAPER = 36
+STATUS_WITHIN = 0.5
+"""seconds in which the parent of a foreign kernel has written down how it ended"""
 
 MARK = "KRT_SESSION_ID"
 """in the environment of every process of a session, so that they are found after reparenting"""
@@ -137,18 +140,14 @@ def start(
     env[MARK] = session_id
     env["KRT_OUTBOX_BOUND"] = str(outbox_bound)
     log = directory / f"kernel-{incarnation}.log"
+    status_file(directory, incarnation).unlink(missing_ok=True)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     try:
-        child = subprocess.Popen(
-            argv,
-            env=env,
-            cwd=cwd,
-            stdin=subprocess.DEVNULL,
-            stdout=fd,
-            stderr=fd,
-            start_new_session=True,
-            close_fds=True,
-        )
+        if own:
+            child = _spawn(argv, env, cwd, fd)
+            pid = child.pid
+        else:
+            child, pid = _spawn_in_foster_care(argv, env, cwd, fd, status_file(directory, incarnation))
     except OSError as error:
         raise KernelStartFailed(
             f"{shlex.join(argv)} cannot be started: {error.strerror}",
@@ -158,7 +157,7 @@ def start(
         ) from error
     finally:
         os.close(fd)
-    who = process.identify(child.pid) or process.ProcessId(child.pid, 0, process.boot_id())
+    who = process.identify(pid) or process.ProcessId(pid, 0, process.boot_id())
     record = KernelRecord(
         incarnation=incarnation,
         process=who,
@@ -170,6 +169,64 @@ def start(
         identities=[] if own else [new_identity()],
     )
     return child, record
+
+
+def _spawn(
+    argv: list[str], env: dict[str, str], cwd: str, log: int, pass_fds: tuple[int, ...] = ()
+) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        argv,
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=log,
+        start_new_session=True,
+        close_fds=True,
+        pass_fds=pass_fds,
+    )
+
+
+def _spawn_in_foster_care(
+    argv: list[str], env: dict[str, str], cwd: str, log: int, status: Path
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a kernel whose parent outlives us (`foster`); that parent, and the kernel's pid.
+
+    Raises:
+        OSError: the program cannot be executed.
+    """
+    foster = Path(__file__).with_name("foster.py")
+    read, write = os.pipe()
+    try:
+        care = [sys.executable, "-I", "-S", str(foster), str(write), str(status), *argv]
+        child = _spawn(care, env, cwd, log, (write,))
+    finally:
+        os.close(write)
+    with open(read, "rb") as told:
+        answer = told.read().decode()
+    if answer.startswith("!") or not answer:
+        child.wait()
+        number = int(answer[1:] or 0)
+        raise OSError(number, os.strerror(number) if number else "its parent process failed")
+    return child, int(answer)
+
+
+def status_file(directory: Path, incarnation: int) -> Path:
+    """Where the wait(2) status of a foreign kernel is found once it has ended."""
+    return directory / f"kernel-{incarnation}.status"
+
+
+def told_status(directory: Path, record: KernelRecord, patience: float = 0.0) -> int | None:
+    """How a foreign kernel ended, as its parent saw it and wrote down; None when nobody knows."""
+    deadline = time.monotonic() + patience
+    while record.outbox is None:
+        try:
+            return int(status_file(directory, record.incarnation).read_text(encoding="ascii"))
+        except (FileNotFoundError, ValueError):
+            if time.monotonic() >= deadline:
+                break
+        time.sleep(0.01)
+    return None
 
 
 def new_identity() -> str:

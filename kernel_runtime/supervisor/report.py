@@ -18,6 +18,7 @@ from kernel_runtime.supervisor import launch
 
 ATTACH_CELLS = 20
 """cells an attach lists; its counts are complete"""
+FOREIGN = "not to be had: this kernel is not one that tells; what is known is known of cells"
 
 
 class Reporter:
@@ -85,6 +86,12 @@ class Reporter:
         return state.incarnation if state.kernel in ("up", "starting") else state.incarnation + 1
 
     def _why(self, state: State) -> dict[str, Any]:
+        why = self._why_so(state)
+        if state.incarnation and not state.own:
+            why["names"] = FOREIGN
+        return why
+
+    def _why_so(self, state: State) -> dict[str, Any]:
         if state.unresponsive is not None:
             return dict(state.unresponsive)
         if state.kernel in ("dead", "stopped"):

@@ -281,14 +281,14 @@ class Supervisor:
         self.reactor.watch(read, woken)
 
     def _reap(self) -> None:
-        """Bury orphans that became our children; the kernel itself is the keeper's."""
-        kernel = self.keeper.record.process.pid if self.keeper.record is not None else None
+        """Bury orphans that became our children; the kernel, or its parent, is the keeper's."""
+        kept = self.keeper.child_pid
         while True:
             try:
                 found = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
             except ChildProcessError:
                 return
-            if found is None or found.si_pid == kernel:
+            if found is None or found.si_pid == kept:
                 return
             with contextlib.suppress(ChildProcessError):
                 os.waitpid(found.si_pid, os.WNOHANG)
