@@ -46,6 +46,8 @@ _GAP_SECONDS = 2.0
 _GAP_SECONDS_MOST = 60.0
 """a gap that grows on is told again after twice as much, so that telling it does not fill the disk"""
 _DISK_CHECK_BYTES = 1 << 20
+_ERROR_ROOM = 64 << 10
+"""bytes beyond a bound for tracebacks: a cell that said too much still shows how it ended"""
 
 
 @lru_cache(maxsize=1024)
@@ -102,7 +104,7 @@ class Recorder:
         if size > self._bounds.message:
             self.gap(owner, "message-bound", 1, size)
             return False
-        if not self._admit(owner, size):
+        if not self._admit(owner, size, room=_ERROR_ROOM if msg_type == "error" else 0):
             return False
         parts = [b'{"content":', content]
         if len(frames) > 5:
@@ -137,12 +139,12 @@ class Recorder:
         counts[0] += messages
         counts[1] += size
 
-    def _admit(self, owner: str | None, size: int) -> bool:
+    def _admit(self, owner: str | None, size: int, room: int = 0) -> bool:
         reason = None
         used = self._used.get(owner, 0)
-        if used + size > self._bounds.execution:
+        if used + size > self._bounds.execution + room:
             reason = "execution-bound"
-        elif self._session_bytes + size > self._bounds.session:
+        elif self._session_bytes + size > self._bounds.session + room:
             reason = "session-bound"
         elif self._disk_short(size):
             reason = "disk"

@@ -96,6 +96,8 @@ def test_cell_that_prints_for_ever() -> None:
         # the interrupt may fall between a print and its count, or into one
         assert 0 <= kept + sum(gap.bytes for gap in gaps) - printed <= 2 * 1025 + 100
         assert len(gaps) < 20
+        errors = [out["ename"] for out in x.outputs if out["output_type"] == "error"]
+        assert errors == ["KeyboardInterrupt"], "how it ended is shown although it had said too much"
 
 
 def test_gap_is_told_before_output_that_comes_after_it() -> None:
