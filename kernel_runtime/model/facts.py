@@ -163,7 +163,9 @@ class GapRecorded(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Output that is not here, counted. Never silent."""
 
     reason: str
-    """`message-bound`, `execution-bound`, `session-bound`, `disk`, `outbox-bound`, `iopub-overflow`"""
+    """`message-bound`, `execution-bound`, `session-bound`, `disk`, `outbox-bound`, `iopub-overflow`,
+    `unreadable` (no message of the protocol), `unsupervised` (a foreign kernel, and nobody heard it: the
+    counts are not known and say 0)"""
     messages: int
     bytes: int
     execution_id: str | None = None
