@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import re
+import signal
 import time
 from pathlib import Path
 
@@ -46,6 +47,8 @@ def command(
 ) -> int:
     """Be a kernel to whoever started this. ARGUMENTS are passed on to the kernel of an ephemeral session."""
     del as_json
+    # a manager may interrupt before there is anything to interrupt; the shim's own handler comes later
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if principal is not None:
         os.environ["KRT_PRINCIPAL"] = principal
     from kernel_runtime.cli.kernel_shim import Shim, exit_like

@@ -262,11 +262,12 @@ class Shim:
             self.leave(Ending(0, signum))
 
     def _interrupt(self) -> None:
-        with self._client() as client:
-            client.interrupt()
+        if spawn.is_running(self.session):
+            with self._client() as client:
+                client.interrupt()
 
     def _told(self, error: BaseException | None) -> None:
-        if error is not None:
+        if error is not None and self.ending is None and self._kernel_fd is not None:
             print(f"krt kernel: not interrupted: {error}", file=sys.stderr)
 
     # helpers

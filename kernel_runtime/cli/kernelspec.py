@@ -113,8 +113,8 @@ def document_for(base: Any, *, kernel: str, session: str | None, display_name: s
         "argv": argv,
         "display_name": display_name or f"{base.display_name} ({what})",
         "language": base.language,
-        # a signal would reach this stand-in only; the message goes to the supervisor, which owns the ladder
-        "interrupt_mode": "message",
+        # as stock says; the stand-in hands it to the supervisor, which owns the ladder
+        "interrupt_mode": "signal",
         "metadata": {
             **{key: value for key, value in base.metadata.items() if key != "kernel_provisioner"},
             "supported_encryption": ["curve"],
