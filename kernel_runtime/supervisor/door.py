@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -25,6 +26,8 @@ OnMessage = Callable[[str, Message], None]
 
 _BATCH = 200
 """messages taken from one socket before the others have their turn"""
+_TAKEN_FOR = 1.0
+"""seconds in which an address that is in use may become free"""
 _HELD_BYTES = 64 << 20
 """what is held at most for subscribers that are not back yet"""
 
@@ -104,10 +107,19 @@ class FrontDoor:
 
     def _bind(self, socket: zmq.Socket[bytes], connection: Connection, channel: str) -> int:
         port = int(getattr(connection, f"{channel}_port"))
+        if connection.transport == "tcp" and port == 0:
+            return socket.bind_to_random_port(f"tcp://{connection.ip}")
+        deadline = time.monotonic() + _TAKEN_FOR
         try:
-            if connection.transport == "tcp" and port == 0:
-                return socket.bind_to_random_port(f"tcp://{connection.ip}")
-            socket.bind(connection.endpoint(channel))
+            while True:
+                try:
+                    socket.bind(connection.endpoint(channel))
+                    break
+                except zmq.ZMQError as error:
+                    # what a killed predecessor had open on this port is gone a moment later
+                    if error.errno != zmq.EADDRINUSE or time.monotonic() > deadline:
+                        raise
+                    time.sleep(0.02)
         except zmq.ZMQError as error:
             for opened in self._sockets.values():
                 opened.close(linger=0)

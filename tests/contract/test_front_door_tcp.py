@@ -25,6 +25,7 @@ from tests.contract.stock import (
     text_of,
     until_idle,
 )
+from tests.support import eventually
 
 
 @pytest.fixture
@@ -87,7 +88,15 @@ def test_ports_that_somebody_else_took_are_named_and_nothing_is_changed(session)
     kill(supervisor_of(session))
     with socket.socket() as thief:
         thief.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        thief.bind(("127.0.0.1", before.shell_port))
+
+        def stolen() -> bool:
+            try:
+                thief.bind(("127.0.0.1", before.shell_port))
+            except OSError:
+                return False  # what the killed one had open is still on its way out
+            return True
+
+        eventually(stolen, what="the port is taken")
         thief.listen()
         with pytest.raises(SupervisorFault) as raised, kr.attach("s", principal="agent:host"):
             pass
