@@ -127,7 +127,7 @@ class Relay(Shim):
         self._forget_kernel()
         content = {"status": "ok", "restart": restart}
 
-        def answered(error: BaseException | None) -> None:
+        def answered(error: BaseException | None, _: object = None) -> None:
             if error is not None:
                 self._fail(error)
                 return

@@ -101,7 +101,7 @@ class Shim:
             with self._client() as client:
                 client.restart(reason="jupyter")
 
-    def _started(self, error: BaseException | None) -> None:
+    def _started(self, error: BaseException | None, _: Any = None) -> None:
         if error is not None:
             self._fail(error)
             return
@@ -126,7 +126,8 @@ class Shim:
 
     def _kernel_gone(self) -> None:
         self._forget_kernel()
-        self._work.do(self._how_it_ended, self._ended)
+        if self._asked is None:  # else we are ending it, and say so ourselves
+            self._work.do(self._how_it_ended, self._ended)
 
     def _forget_kernel(self) -> None:
         if self._kernel_fd is not None:
@@ -162,23 +163,19 @@ class Shim:
             self._fail(error)
         elif fact is None:
             self._finish(Ending(1))
-        elif isinstance(fact, KernelStopped) and fact.reason == "restart" and not self._asked:
+        elif isinstance(fact, KernelStopped) and fact.reason == "restart":
             # `krt restart` from elsewhere: the next incarnation is this shim's kernel as well
             self._work.do(self._start_kernel, self._started)
         else:
-            status = fact.exit_status if fact.exit_status is not None else 0 if self._was_asked(fact) else 1
-            self._finish(Ending(status, fact.signal, final=self._is_final(fact)))
-
-    def _was_asked(self, fact: KernelDied | KernelStopped) -> bool:
-        return isinstance(fact, KernelStopped)
-
-    def _is_final(self, fact: KernelDied | KernelStopped) -> bool:
-        return isinstance(fact, KernelStopped) and "restart" not in fact.reason
+            stopped = isinstance(fact, KernelStopped)
+            status = int(not stopped) if fact.exit_status is None else fact.exit_status
+            final = isinstance(fact, KernelStopped) and "restart" not in fact.reason
+            self._finish(Ending(status, fact.signal, final=final))
 
     def _finish(self, ending: Ending) -> None:
         """Free the ports, then end."""
         if self.ephemeral:
-            self._work.do(self._stop_supervisor, lambda _error: self.leave(ending))
+            self._work.do(self._stop_supervisor, lambda *_: self.leave(ending))
         else:
             self.leave(ending)
 
@@ -198,7 +195,7 @@ class Shim:
             self._work.do(lambda: spawn.ensure_supervisor(self.session), self._revived)
         self.reactor.after(_LOOK, self._look)
 
-    def _revived(self, error: BaseException | None) -> None:
+    def _revived(self, error: BaseException | None, _: Any = None) -> None:
         if error is None:
             self._failures = 0
             return
@@ -257,7 +254,7 @@ class Shim:
             return
         self._asked = "signal"
         if self.ephemeral:
-            self._work.do(self._stop_supervisor, lambda _error: self.leave(Ending(0, signum, final=final)))
+            self._work.do(self._stop_supervisor, lambda *_: self.leave(Ending(0, signum, final=final)))
         else:
             self.leave(Ending(0, signum))
 
@@ -266,7 +263,7 @@ class Shim:
             with self._client() as client:
                 client.interrupt()
 
-    def _told(self, error: BaseException | None) -> None:
+    def _told(self, error: BaseException | None, _: Any = None) -> None:
         if error is not None and self.ending is None and self._kernel_fd is not None:
             print(f"krt kernel: not interrupted: {error}", file=sys.stderr)
 
@@ -300,7 +297,7 @@ class Worker:
         reactor.watch(self._read, self._collect)
 
     def do(self, work: Callable[[], Any], then: Callable[..., None]) -> None:
-        """Call `then(error)`, or `then(None, result)` where there is a result, once `work()` is over."""
+        """Call `then(error, result)` once `work()` is over; one of the two is None."""
         threading.Thread(target=self._run, args=(work, then), name="krt-kernel", daemon=True).start()
 
     def _run(self, work: Callable[[], Any], then: Callable[..., None]) -> None:
@@ -308,9 +305,9 @@ class Worker:
             result = work()
         except BaseException as error:  # noqa: BLE001 - handed over, not swallowed
             caught = error
-            self._done.put(lambda: then(caught))
+            self._done.put(lambda: then(caught, None))
         else:
-            self._done.put(lambda: then(None) if result is None else then(None, result))
+            self._done.put(lambda: then(None, result))
         with contextlib.suppress(OSError):  # closed: nobody wants to know any more
             os.write(self._write, b"\0")
 
