@@ -59,14 +59,11 @@ class ForeignVoice:
         """came before the end of its outputs; with its arrival, monotonic ns"""
         self._patience: Timer | None = None
         self._retry: Timer | None = None
-        reactor.before_sleep(self._drain)
+        reactor.before_sleep(self.drain)
 
     def heard(self, channel: str, message: Message) -> None:
         """Take a message; all of one round share a commit."""
         self._waiting.append((channel, message))
-
-    def _drain(self) -> None:
-        self.drain()
 
     def drain(self) -> bool:
         """Hand over what has come; False when the journal refuses (it will be tried again)."""

@@ -94,6 +94,7 @@ class Keeper:
         self._probe: tuple[str, float] | None = None
         self._drained_probe: str | None = None
         self._drained_by: set[str] = set()
+        self._drained_for: str | None = None
         self._heard = False
         """a foreign kernel's iopub reaches us"""
         self._info: dict[str, Any] | None = None
@@ -233,7 +234,7 @@ class Keeper:
         except BadMessage:
             parent = Header()
         if parent.session == self._probe_session:
-            if message.header.msg_type == "kernel_info_reply":
+            if message.header.msg_type in ("kernel_info_reply", "execute_reply"):
                 self._answered(parent.msg_id, message)
             elif channel == "iopub":
                 self._probe_heard(parent.msg_id, message)
@@ -274,7 +275,10 @@ class Keeper:
             self._timers.append(self._reactor.after(RETRY, self._drained))
             return
         self._drained_probe = None
-        self._happen(m.ShellDrained())
+        running = self._shell.state.running
+        # it may have ended by itself, and the next one runs: nothing was asked about that
+        if running is not None and running.execution.execution_id == self._drained_for:
+            self._happen(m.ShellDrained())
 
     def _ready(self, info: dict[str, Any]) -> None:
         """It answered. A subscription takes a moment longer, and what is said before it is lost."""
@@ -285,11 +289,7 @@ class Keeper:
         if self._info is None:
             self._timers.append(self._reactor.after(HEARD_WITHIN, self._never_heard))
         self._info = info
-        self._timers.append(self._reactor.after(0.05, self._ask_again))
-
-    def _ask_again(self) -> None:
-        if self._info is not None and self.link is not None:
-            self._ask("shell", "ready")
+        self._timers.append(self._reactor.after(0.05, self._ask_ready))
 
     def _never_heard(self) -> None:
         if self._info is not None and self._shell.state.kernel == "starting":
@@ -362,8 +362,7 @@ class Keeper:
     def _listen(self) -> None:
         """Be subscribed before anything is sent to an adopted foreign kernel.
 
-        What it said before is not to be had, nor is its amount known: where it was running something
-        the journal says so.
+        What it said before is not to be had, nor its amount: where something was running, the journal says so.
         """
         assert self.link is not None
         deadline = time.monotonic() + HEARD_WITHIN
@@ -491,13 +490,10 @@ class Keeper:
         self.link.send("control", frames)
         who = self.record.process
         self._timers += [
-            self._reactor.after(TERM_AFTER, lambda: self._signal(who, signal.SIGTERM)),
+            self._reactor.after(TERM_AFTER, lambda: process.signal_process(who, signal.SIGTERM)),
             # a stopped process hears SIGTERM only when it goes on; SIGKILL reaches it all the same
-            self._reactor.after(KILL_AFTER, lambda: self._signal(who, signal.SIGKILL)),
+            self._reactor.after(KILL_AFTER, lambda: process.signal_process(who, signal.SIGKILL)),
         ]
-
-    def _signal(self, who: process.ProcessId, signum: int) -> None:
-        process.signal_process(who, signum)
 
     def _cancel_timers(self) -> None:
         for timer in self._timers:
@@ -521,8 +517,12 @@ class Keeper:
             self._ask("shell", "nudge")
 
     def _probe_shell(self, command: m.ProbeShell) -> None:
+        assert self.link is not None
+        running = self._shell.state.running
+        self._drained_for = running.execution.execution_id if running is not None else None
         self._drained_by.clear()
-        self._drained_probe = self._ask("shell", "drained")
+        self._drained_probe = f"drained-{uuid.uuid4().hex}"
+        self.link.run_nothing(self._probe_session, self._drained_probe)
 
     # -- responsiveness
 

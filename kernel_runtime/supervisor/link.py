@@ -128,6 +128,21 @@ class KernelLink:
         with contextlib.suppress(zmq.Again):
             self._sockets[channel].send_multipart([DELIMITER, *frames], zmq.NOBLOCK)
 
+    def run_nothing(self, session: str, msg_id: str) -> None:
+        """An execution of nothing: its reply tells that what was sent before has ended.
+
+        Some kernels answer kernel_info while a cell runs; none runs two cells.
+        """
+        nothing = {
+            "code": "",
+            "silent": True,
+            "store_history": False,
+            "user_expressions": {},
+            "allow_stdin": False,
+            "stop_on_error": False,
+        }
+        self.send("shell", self.signer.build("execute_request", nothing, session=session, msg_id=msg_id))
+
     def close(self) -> None:
         for _, socket in [*self._former, *self._sockets.items()]:
             self._reactor.forget(socket)

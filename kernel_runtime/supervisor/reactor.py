@@ -10,7 +10,7 @@ from typing import Any
 
 import zmq
 
-Handler = Callable[[], None]
+Handler = Callable[[], object]
 
 
 class Timer:

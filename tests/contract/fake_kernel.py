@@ -1,4 +1,4 @@
-"""A kernel that misbehaves as told: `python fake_kernel.py CONNECTION_FILE [--mute] [--handover]`.
+"""A kernel that misbehaves as told: `python fake_kernel.py CONNECTION_FILE [--mute] [--handover] [--eager]`.
 
 The source of a cell is a list of steps, one a line. Between them the kernel does what the protocol
 asks for nowhere: it leaves out, repeats, reorders. `status: busy` goes out first and nothing else by
@@ -19,7 +19,7 @@ itself.
     die SIGNAL
 
 `--mute`: nothing on iopub. `--handover`: its sockets let a peer come back under its old name at once,
-as ipykernel's do.
+as ipykernel's do. `--eager`: answers kernel_info on shell while a cell waits, as ipymini does.
 """
 
 from __future__ import annotations
@@ -38,17 +38,13 @@ import zmq
 from jupyter_client.session import Session
 
 
-def wait_for(path: Path) -> None:
-    while not path.exists():
-        time.sleep(0.01)
-
-
 class FakeKernel:
     """One thread for shell, one for control."""
 
-    def __init__(self, path: str, *, mute: bool, handover: bool) -> None:
+    def __init__(self, path: str, *, mute: bool, handover: bool, eager: bool) -> None:
         info = json.loads(Path(path).read_text())
         self.mute = mute
+        self.eager = eager
         self.session = Session(key=info["key"].encode(), username="fake")
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.sockets: dict[str, zmq.Socket[bytes]] = {}
@@ -63,6 +59,7 @@ class FakeKernel:
         self.interrupted = threading.Event()
         self.count = 0
         self.before: dict[str, Any] | None = None
+        self.later: list[tuple[list[bytes], dict[str, Any]]] = []
 
     def publish(self, kind: str, content: dict[str, Any], parent: dict[str, Any] | None) -> None:
         if not self.mute:
@@ -70,35 +67,45 @@ class FakeKernel:
                 self.session.send(self.sockets["iopub"], kind, content, parent=parent, ident=kind.encode())
 
     def serve(self, channel: str) -> None:
-        socket = self.sockets[channel]
         while True:
-            idents, message = self.session.recv(socket, mode=0)
-            if message is None or idents is None:
-                continue
-            kind = message["msg_type"]
-            if kind == "execute_request":
-                self.execute(idents, message)
-                continue
-            self.publish("status", {"execution_state": "busy"}, message)
-            if kind == "kernel_info_request":
-                content = {
-                    "status": "ok",
-                    "protocol_version": "5.3",
-                    "implementation": "fake",
-                    "implementation_version": "1",
-                    "language_info": {"name": "steps", "version": "1"},
-                    "banner": "fake",
-                }
-                self.session.send(socket, "kernel_info_reply", content, parent=message, ident=idents)
-            if kind == "shutdown_request":
-                self.session.send(socket, "shutdown_reply", {"status": "ok"}, parent=message, ident=idents)
-                os._exit(0)
-            self.publish("status", {"execution_state": "idle"}, message)
+            if channel == "shell" and self.later:
+                self.execute(*self.later.pop(0))
+            else:
+                self.answer_one(channel)
+
+    def answer_one(self, channel: str) -> None:
+        socket = self.sockets[channel]
+        idents, message = self.session.recv(socket, mode=0)
+        if message is None or idents is None:
+            return
+        kind = message["msg_type"]
+        if kind == "execute_request":
+            self.later.append((idents, message))
+            return
+        self.publish("status", {"execution_state": "busy"}, message)
+        if kind == "kernel_info_request":
+            content = {
+                "status": "ok",
+                "protocol_version": "5.3",
+                "implementation": "fake",
+                "implementation_version": "1",
+                "language_info": {"name": "steps", "version": "1"},
+                "banner": "fake",
+            }
+            self.session.send(socket, "kernel_info_reply", content, parent=message, ident=idents)
+        if kind == "shutdown_request":
+            self.session.send(socket, "shutdown_reply", {"status": "ok"}, parent=message, ident=idents)
+            os._exit(0)
+        self.publish("status", {"execution_state": "idle"}, message)
 
     def execute(self, idents: list[bytes], message: dict[str, Any]) -> None:
         self.interrupted.clear()
         self.count += 1
         self.publish("status", {"execution_state": "busy"}, message)
+        if message["content"]["silent"]:
+            self.step("reply", "", idents, message)
+            self.step("idle", "", idents, message)
+            return
         for line in message["content"]["code"].splitlines():
             step, _, rest = line.partition(" ")
             self.step(step, rest, idents, message)
@@ -123,7 +130,7 @@ class FakeKernel:
             "raw-reply": lambda: reply(json.loads(rest)),
             "idle": lambda: self.publish("status", {"execution_state": "idle"}, message),
             "sleep": lambda: time.sleep(float(rest)),
-            "wait": lambda: wait_for(Path(rest)),
+            "wait": lambda: self.wait_for(Path(rest)),
             "touch": Path(rest).touch,
             "await-interrupt": self.interrupted.wait,
             "die": lambda: os.kill(os.getpid(), int(rest)),
@@ -131,6 +138,12 @@ class FakeKernel:
             "ask": lambda: say("answered " + self.ask(rest, idents, message)),
         }
         steps[step]()
+
+    def wait_for(self, path: Path) -> None:
+        while not path.exists():
+            time.sleep(0.01)
+            if self.eager and self.sockets["shell"].poll(0):
+                self.answer_one("shell")
 
     def publish_nonsense(self) -> None:
         frames = [b"bad", b"<IDS|MSG>", b"", b"{}", b"[]", b"{}", b"no JSON"]
@@ -156,4 +169,9 @@ class FakeKernel:
 
 
 if __name__ == "__main__":
-    FakeKernel(sys.argv[1], mute="--mute" in sys.argv, handover="--handover" in sys.argv).run()
+    FakeKernel(
+        sys.argv[1],
+        mute="--mute" in sys.argv,
+        handover="--handover" in sys.argv,
+        eager="--eager" in sys.argv,
+    ).run()
