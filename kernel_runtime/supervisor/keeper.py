@@ -362,7 +362,7 @@ class Keeper:
     def _listen(self) -> None:
         """Be subscribed before anything is sent to an adopted foreign kernel.
 
-        What it said before is not to be had, nor its amount: where something was running, the journal says so.
+        What it said before is not to be had, nor its amount. Where something ran, the journal says so.
         """
         assert self.link is not None
         deadline = time.monotonic() + HEARD_WITHIN
