@@ -18,15 +18,17 @@ class OomWatch:
     """Remembers a process's memory cgroup and how many OOM kills it had counted."""
 
     def __init__(self) -> None:
+        self._membership = b""
         self._counter: Path | None = None
         self._before = 0
 
     def note(self, pid: int) -> None:
         """Look where the process is now; cheap enough for every start of work."""
-        counter = _counter_of(pid)
-        if counter != self._counter:
-            self._counter = counter
-            self._before = _kills(counter) if counter is not None else 0
+        membership = _membership(pid)
+        if membership != self._membership:
+            self._membership = membership
+            self._counter = _counter(membership.decode())
+            self._before = _kills(self._counter) if self._counter is not None else 0
 
     def evidence(self, pid: int) -> dict[str, Any]:
         """What says that the OOM killer ended `pid`, which SIGKILL did; empty if nothing does."""
@@ -45,13 +47,23 @@ class OomWatch:
         return {"oom": found} if found else {}
 
 
-def _counter_of(pid: int) -> Path | None:
-    """The file that counts OOM kills for the process's memory cgroup (v2 or v1), if it can be read."""
+def _membership(pid: int) -> bytes:
+    """/proc/PID/cgroup as it is; empty when the process is gone."""
     try:
-        lines = Path(f"/proc/{pid}/cgroup").read_text().splitlines()
+        fd = os.open(f"/proc/{pid}/cgroup", os.O_RDONLY)
     except (FileNotFoundError, ProcessLookupError):
-        return None
-    for line in lines:
+        return b""
+    try:
+        return os.read(fd, 65536)
+    except ProcessLookupError:
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _counter(membership: str) -> Path | None:
+    """The file that counts OOM kills of that memory cgroup (v2 or v1), if it can be read."""
+    for line in membership.splitlines():
         _, controllers, path = line.split(":", 2)
         if "memory" in controllers.split(","):
             file = _V1 / path.lstrip("/") / "memory.oom_control"
