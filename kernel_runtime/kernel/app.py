@@ -59,13 +59,14 @@ class KernelApp(IPKernelApp):
         # among them, must not find these in their environment.
         directory = self.outbox_directory or os.environ.get("KRT_OUTBOX", "")
         bound = int(os.environ.get("KRT_OUTBOX_BOUND") or _OUTBOX_BOUND)
-        for name in ("KRT_OUTBOX", "KRT_OUTBOX_BOUND"):
+        free = int(os.environ.get("KRT_OUTBOX_FREE") or 0)
+        for name in ("KRT_OUTBOX", "KRT_OUTBOX_BOUND", "KRT_OUTBOX_FREE"):
             os.environ.pop(name, None)
         os.environ.pop("JPY_PARENT_PID", None)
         if not directory:
             self.log.critical("No outbox: give --outbox DIR or set KRT_OUTBOX")
             self.exit(2)
-        self.outbox = OutboxWriter(directory, bound=bound)
+        self.outbox = OutboxWriter(directory, bound=bound, free=free)
         self.interrupts = Interrupts()
         attribution.install()
         super().init_sockets()

@@ -43,16 +43,20 @@ class OutboxWriter:
     """Appends records to an outbox directory; exactly one process writes, and never its fork children.
 
     `bound` is how many bytes may wait uncollected before output is dropped; `segment` the size of
-    a segment file, both in bytes. The directory is created, unless `outbox_format.create` did.
+    a segment file; `free` what must stay free on the disk, or a twentieth of it if that is less; all
+    in bytes. The directory is created, unless `outbox_format.create` did.
 
     Raises:
         OSError: the directory cannot be written, or its disk is full.
         ValueError: the directory holds another writer's outbox.
     """
 
-    def __init__(self, directory: str, *, bound: int = 256 << 20, segment: int = 256 << 10) -> None:
+    def __init__(
+        self, directory: str, *, bound: int = 256 << 20, segment: int = 256 << 10, free: int = 0
+    ) -> None:
         self.directory = os.path.abspath(directory)
         self.bound = bound
+        self._free = free
         self.segment = fmt.round_up(segment)
         if not os.path.exists(os.path.join(self.directory, "control")):
             fmt.create(self.directory)
@@ -346,6 +350,8 @@ class OutboxWriter:
         size = max(self._next_size(), fmt.round_up(need))
         if not vital and self._waiting() + size > self.bound and not self._patience(size):
             return self._press()
+        if not vital and self._disk_short(size):
+            return self._press()
         base = self._base + self._size
         path = self._path(fmt.segment_name(base))
         fresh = self._path("next")
@@ -377,6 +383,11 @@ class OutboxWriter:
         if not self._pressed and not os.path.exists(self._path("spare")):
             self._restock()
         return True
+
+    def _disk_short(self, size: int) -> bool:
+        """A kernel that nobody collects from must not fill the disk either."""
+        info = os.statvfs(self.directory)
+        return info.f_bavail * info.f_frsize - size < min(self._free, info.f_blocks * info.f_frsize // 20)
 
     def _next_size(self) -> int:
         """Larger segments while they fill fast: opening and removing files is what bulk costs."""

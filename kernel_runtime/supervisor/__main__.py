@@ -89,6 +89,8 @@ def main(argv: list[str] | None = None) -> int:
         )
         tell({"ok": False, "error": fault.to_json()})
         return fault.exit_code
+    # the notebook's thread computes; at the default 5 ms a cell would wait for it that long
+    sys.setswitchinterval(0.0005)
     tell({"ok": True, "pid": os.getpid()})
     supervisor.run()
     os.close(lock)

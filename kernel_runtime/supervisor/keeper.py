@@ -25,6 +25,7 @@ from kernel_runtime import process
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError
 from kernel_runtime.supervisor import kernelspec, launch
+from kernel_runtime.supervisor.bounds import Bounds
 from kernel_runtime.supervisor.launch import KernelRecord
 from kernel_runtime.supervisor.link import KernelLink
 from kernel_runtime.supervisor.oom import OomWatch
@@ -64,7 +65,7 @@ class Keeper:
         cwd: str,
         kernel_name: str,
         key: str,
-        outbox_bound: int,
+        bounds: Bounds,
         probe_session: str,
         on_message: Callable[[str, Message], None],
     ) -> None:
@@ -78,7 +79,7 @@ class Keeper:
         self._cwd = cwd
         self._kernel_name = kernel_name
         self._key = key
-        self._outbox_bound = outbox_bound
+        self._bounds = bounds
         self._probe_session = probe_session
         self._on_message = on_message
         self.arguments: list[str] = []
@@ -138,7 +139,7 @@ class Keeper:
                 cwd=self._cwd,
                 key=self._key,
                 kernel_name=self._kernel_name,
-                outbox_bound=self._outbox_bound,
+                bounds=self._bounds,
             )
             reach("before-kernel-json")
             launch.save_record(self.path, record)

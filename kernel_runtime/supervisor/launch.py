@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from kernel_runtime import process
 from kernel_runtime.errors import IntegrityFault, KernelStartFailed
+from kernel_runtime.supervisor.bounds import Bounds
 from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.kernelspec import KernelSpec, is_ipykernel, offers_curve
 from kernel_runtime.supervisor.recorder import execution_of_msg
@@ -108,7 +109,7 @@ def start(
     cwd: str,
     key: str,
     kernel_name: str,
-    outbox_bound: int,
+    bounds: Bounds,
 ) -> tuple[subprocess.Popen[bytes], KernelRecord]:
     """Start the kernel of an incarnation; it is not ready yet.
 
@@ -138,7 +139,8 @@ def start(
     env = {k: v for k, v in os.environ.items() if k not in _OURS}
     env.update({k: _fill(v, values) for k, v in spec.env.items()})
     env[MARK] = session_id
-    env["KRT_OUTBOX_BOUND"] = str(outbox_bound)
+    env["KRT_OUTBOX_BOUND"] = str(bounds.outbox)
+    env["KRT_OUTBOX_FREE"] = str(bounds.free_disk)
     log = directory / f"kernel-{incarnation}.log"
     status_file(directory, incarnation).unlink(missing_ok=True)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)

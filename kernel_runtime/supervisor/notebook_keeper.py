@@ -25,7 +25,7 @@ PAUSE = 0.4
 """seconds from the end of an execution to the write"""
 SETTLE = 1.0
 """seconds until a file in the middle of somebody's save is looked at again"""
-SHARE = 10
+SHARE = 25
 """a write that took t is followed by a pause of at least SHARE times t"""
 
 

@@ -147,7 +147,7 @@ class Supervisor:
             cwd=self.identity.cwd,
             kernel_name=self.identity.kernel,
             key=self.door.connection.key,
-            outbox_bound=bounds.outbox,
+            bounds=bounds,
             probe_session=probe_session,
             on_message=self._from_kernel,
         )

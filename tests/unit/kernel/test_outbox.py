@@ -330,3 +330,26 @@ def test_a_position_that_is_none_is_refused(writer, box):
     writer.message("iopub", [b"t", b"x" * 100])
     with pytest.raises(IntegrityFault):
         OutboxReader(box, fmt.SEGMENT_HEADER + 24)
+
+
+def test_what_must_stay_free_stays_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Mechanism: the supervisor is stopped, a cell prints, and nobody collects on a small disk.
+
+    Right: past what must stay free the text is dropped and counted, and what ends the cell gets in.
+    """
+    writer = OutboxWriter(str(tmp_path / "outbox"), free=64 << 20)
+    disk = os.statvfs(tmp_path)
+    # a disk of 1 GiB, a twentieth of which is less than 64 MiB, with 52 MiB free
+    fields = list(disk)
+    fields[0] = fields[1] = 4096
+    fields[2], fields[3], fields[4] = (1 << 30) // 4096, (52 << 20) // 4096, (52 << 20) // 4096
+    monkeypatch.setattr("os.statvfs", lambda _: os.statvfs_result(fields))
+    text = "x" * 100_000
+    for _ in range(10):
+        writer.stream("stdout", b"{}", text)
+    assert writer.dropped == (0, 0)
+    for _ in range(30):
+        writer.stream("stdout", b"{}", text * 10)
+    assert writer.dropped[0] > 0
+    assert writer.message("shell", [b"execute_reply"])
+    writer.close()
