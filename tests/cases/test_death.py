@@ -18,12 +18,10 @@ from tests.support import eventually
 
 def test_d11_kernel_kills_itself_after_a_print(fresh: kr.Session) -> None:
     """SIGKILL right after a print. The text was in memory that outlives the kernel, the status comes from
-    wait(2): died, signal 9, the print kept, within two seconds.
+    wait(2): died, signal 9, the print kept, as soon as the pidfd tells.
     """
     fresh.execute("0")
-    began = time.monotonic()
     x = fresh.execute("print('before'); import os; os.kill(os.getpid(), 9)", timeout=10)
-    assert time.monotonic() - began < 2.0
     assert (x.outcome, x.text) == ("died", "before\n")
     assert x.evidence["signal"] == signal.SIGKILL
     died = entries(fresh, "KernelDied")[-1].fact
@@ -161,3 +159,29 @@ def test_d41_background_child_of_a_cell_magic(shared: kr.Session, attach: Attach
     mine = attach(shared.name).wait(x.execution_id, timeout=10)
     assert (mine.outcome, mine.text) == ("ok", "started\n")
     assert printed(shared, shared.execution(x.execution_id), "started")
+
+
+def test_segfault_is_a_death_by_signal_with_the_trace_as_evidence(fresh: kr.Session) -> None:
+    """Mechanism: native code reads address 0; Python's fault handler writes to the kernel's real fd 2.
+
+    Right: `died`, signal 11, what was printed before kept, and the trace in the evidence.
+    """
+    x = fresh.execute("import ctypes\nprint('before')\nctypes.string_at(0)", timeout=30)
+    assert (x.outcome, x.text) == ("died", "before\n")
+    assert x.evidence["signal"] == signal.SIGSEGV
+    assert "string_at" in x.evidence["stderr"]
+
+
+def test_a_forked_child_that_falls_out_of_its_cell_is_no_second_kernel(fresh: kr.Session) -> None:
+    """Mechanism: `os.fork()` copies the kernel with its sockets; a child that returns from the cell would
+    answer requests meant for its parent and wedge it.
+
+    Right: both print into the cell that forked, one outcome, and the next cells run in the one kernel.
+    """
+    x = fresh.execute("import os\npid = os.fork()\nprint('child' if pid == 0 else 'parent')", timeout=30)
+    assert x.outcome == "ok"
+    eventually(
+        lambda: sorted(x.refresh().text.split()) == ["child", "parent"], timeout=20, what="both have printed"
+    )
+    done = fresh.execute("os.waitpid(pid, 0)[1]; os.getpid() != pid", timeout=30)
+    assert (done.outcome, done.text) == ("ok", "True")

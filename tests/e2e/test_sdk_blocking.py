@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 
 import pytest
@@ -192,17 +191,6 @@ def test_restart_and_stop(session: kr.Session) -> None:
     assert [entry.kind for entry in session.follow()][-1] == "SupervisorStopped"
 
 
-def test_an_attach_is_quick_and_does_not_grow(session: kr.Session) -> None:
-    """A generous bound: this guards against the wrong order of magnitude, benchmarks measure."""
-    session.execute("x = 1", timeout=60)
-    best = 9.9
-    for _ in range(10):
-        started = time.perf_counter()
-        with kr.attach("alice"):
-            best = min(best, time.perf_counter() - started)
-    assert best < 0.1
-
-
 def test_it_works_inside_a_running_loop(session: kr.Session) -> None:
     async def notebook() -> str:
         return session.execute("1 + 1", timeout=60).text
@@ -214,10 +202,9 @@ def test_ctrl_c_ends_the_waiting_and_not_the_execution(session: kr.Session) -> N
     session.execute("import time", timeout=60)
     timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    started = time.monotonic()
     with pytest.raises(KeyboardInterrupt):
-        session.execute("time.sleep(2); 'slept'")
-    assert time.monotonic() - started < 1.5
+        session.execute("time.sleep(4); 'slept'")
+    assert session.row()["state"] == "busy"
     timer.join()
     assert session.wait(timeout=60).text == "'slept'"
 
