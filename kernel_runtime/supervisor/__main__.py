@@ -93,8 +93,9 @@ def main(argv: list[str] | None = None) -> int:
     sys.setswitchinterval(0.0005)
     tell({"ok": True, "pid": os.getpid()})
     supervisor.run()
-    os.close(lock)
+    # else it is not closed: whoever sees the lock free may count on the process being gone
     if supervisor.orphaned:
+        os.close(lock)
         ephemeral.remove_unless_claimed(args.directory, supervisor.sockets)
     return 0
 

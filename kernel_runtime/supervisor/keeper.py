@@ -6,7 +6,6 @@ kernel is our child; after an adoption it is nobody's to know.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import os
 import shutil
@@ -229,7 +228,7 @@ class Keeper:
 
     def _received(self, channel: str, message: Message) -> None:
         if channel == "iopub":
-            self._heard = True
+            self._heard = self.link is not None and self.link.hears_stdin()
         try:
             parent = message.parent()
         except BadMessage:
@@ -257,7 +256,7 @@ class Keeper:
             self._drained_on_both()
 
     def _probe_heard(self, msg_id: str, message: Message) -> None:
-        if self._info is not None and self._shell.state.kernel == "starting":
+        if self._info is not None and self._heard and self._shell.state.kernel == "starting":
             info, self._info = self._info, None
             self._came_up(info)
         elif msg_id == self._drained_probe and b'"idle"' in message.content:
@@ -568,24 +567,6 @@ class Keeper:
         except EnvironmentFault as error:
             log.warning("%s waits for the journal: %s", type(event).__name__, error.message)
             self._reactor.after(RETRY, lambda: self._happen(event))
-
-    def signal_left(self, signum: int) -> list[dict[str, Any]]:
-        """Signal every process of the session but ourselves and the kernel; tells which there were."""
-        left: list[dict[str, Any]] = []
-        for who, env in process.marked_processes(launch.MARK, self._session_id):
-            if self.record is not None and who.pid == self.record.process.pid:
-                continue
-            argv = process.command_line(who.pid)
-            left.append(
-                {
-                    "pid": who.pid,
-                    "argv": argv,
-                    "execution_id": launch.started_by_execution(self._session_id, env),
-                }
-            )
-            with contextlib.suppress(PermissionError):
-                process.signal_process(who, signum)
-        return left
 
     def close(self) -> None:
         """Let go of the kernel, which lives on."""

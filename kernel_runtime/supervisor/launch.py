@@ -304,3 +304,16 @@ def tail(path: str, limit: int = 8192) -> str:
             return file.read().decode("utf-8", "backslashreplace")
     except FileNotFoundError:
         return ""
+
+
+def signal_left(session_id: str, kernel: KernelRecord | None, signum: int) -> list[dict[str, Any]]:
+    """Signal every marked process of a session but its kernel; `{"pid", "argv", "execution_id"}` of each."""
+    left: list[dict[str, Any]] = []
+    for who, env in process.marked_processes(MARK, session_id):
+        if kernel is not None and who.pid == kernel.process.pid:
+            continue
+        argv = process.command_line(who.pid)
+        left.append({"pid": who.pid, "argv": argv, "execution_id": started_by_execution(session_id, env)})
+        with contextlib.suppress(PermissionError):
+            process.signal_process(who, signum)
+    return left

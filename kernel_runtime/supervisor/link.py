@@ -53,7 +53,9 @@ class KernelLink:
             for name in names[:-1]
             for channel in ("shell", "stdin")
         ]
+        self._stdin_monitor: zmq.Socket[bytes] | None = None
         if record.outbox is None:
+            self._stdin_monitor = self._sockets["stdin"].get_monitor_socket(zmq.EVENT_HANDSHAKE_SUCCEEDED)
             iopub = context.socket(zmq.SUB)
             iopub.subscribe(b"")
             self._sockets["iopub"] = iopub
@@ -78,6 +80,18 @@ class KernelLink:
             socket.curve_secretkey = connection.curve_secretkey.encode()
         socket.connect(connection.endpoint(channel))
         self._reactor.watch(socket, lambda: self._receive(channel, socket))
+
+    def hears_stdin(self) -> bool:
+        """Whether a foreign kernel knows us on stdin: a prompt that it sends before is dropped."""
+        if self._stdin_monitor is not None and self._stdin_monitor.poll(0):
+            self._end_monitor()
+        return self._stdin_monitor is None
+
+    def _end_monitor(self) -> None:
+        monitor, self._stdin_monitor = self._stdin_monitor, None
+        if monitor is not None:
+            self._sockets["stdin"].disable_monitor()
+            monitor.close()
 
     def open_outbox(self) -> bool:
         """Open our kernel's outbox once it is there; True when it is open."""
@@ -144,6 +158,7 @@ class KernelLink:
         self.send("shell", self.signer.build("execute_request", nothing, session=session, msg_id=msg_id))
 
     def close(self) -> None:
+        self._end_monitor()
         for _, socket in [*self._former, *self._sockets.items()]:
             self._reactor.forget(socket)
             socket.close()

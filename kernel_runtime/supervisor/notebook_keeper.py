@@ -27,6 +27,8 @@ SETTLE = 1.0
 """seconds until a file in the middle of somebody's save is looked at again"""
 SHARE = 25
 """a write that took t is followed by a pause of at least SHARE times t"""
+LONGEST = 5.0
+"""seconds that a notebook is ever behind"""
 
 
 class NotebookKeeper:
@@ -51,7 +53,7 @@ class NotebookKeeper:
     def touch(self) -> None:
         """The journal has something the notebook has not."""
         if self._timer is None:
-            self._timer = self._reactor.after(max(PAUSE, SHARE * self._cost), self._due)
+            self._timer = self._reactor.after(min(max(PAUSE, SHARE * self._cost), LONGEST), self._due)
 
     def _due(self) -> None:
         self._timer = None
@@ -75,7 +77,8 @@ class NotebookKeeper:
 
     def _write(self) -> bool:
         """Write; True: the file is in the middle of somebody's save and is to be tried again."""
-        began = time.monotonic()
+        # of this thread alone: on a busy machine a write takes long and costs little
+        began = time.thread_time()
         try:
             with self._lock:
                 written = self._file.write()
@@ -84,7 +87,7 @@ class NotebookKeeper:
             # the journal has everything; the next write tries again
             log.warning("the notebook was not written: %s", error)
             return False
-        self._cost = time.monotonic() - began
+        self._cost = time.thread_time() - began
         for note in written.notes:
             log.info("notebook: %s", note)
         return written.deferred

@@ -521,7 +521,7 @@ class Supervisor:
         if self._ending_left:
             return
         self._ending_left = True
-        self._stop_left = self.keeper.signal_left(signal.SIGTERM)
+        self._stop_left = self._signal_left(signal.SIGTERM)
         if not self._stop_left:
             self._stopped([])
             return
@@ -533,10 +533,13 @@ class Supervisor:
                 self._stopped(left)
                 return
             if time.monotonic() > deadline:
-                self.keeper.signal_left(signal.SIGKILL)
+                self._signal_left(signal.SIGKILL)
             self.reactor.after(0.05, look)
 
         self.reactor.after(0.05, look)
+
+    def _signal_left(self, signum: int) -> list[dict[str, Any]]:
+        return launch.signal_left(self.identity.session_id, self.keeper.record, signum)
 
     def _stopped(self, left: list[dict[str, Any]]) -> None:
         self.notebooks.write_now()

