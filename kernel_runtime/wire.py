@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import os
 import uuid
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -206,8 +207,10 @@ def read_connection(path: Path) -> Connection:
 
     Raises:
         FileNotFoundError: no such file.
-        BadMessage: not a connection file.
+        BadMessage: not a connection file, or another user's: whoever wrote it holds its key.
     """
+    if path.stat().st_uid != os.getuid():
+        raise BadMessage(f"{path} belongs to another user")
     try:
         return msgspec.json.decode(path.read_bytes(), type=Connection, strict=False)
     except msgspec.MsgspecError as error:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,10 @@ def test_connection_files_round_trip(tmp_path: Path) -> None:
     path.write_bytes(connection.dump())
     assert wire.read_connection(path) == connection
     assert connection.endpoint("shell") == f"ipc://{tmp_path}/front-1"
+    os.chown(path, 12345, 12345)
+    with pytest.raises(wire.BadMessage, match="another user"):
+        wire.read_connection(path)
+    os.chown(path, os.getuid(), os.getgid())
     path.write_text("{")
     with pytest.raises(wire.BadMessage, match="not a Jupyter connection file"):
         wire.read_connection(path)
