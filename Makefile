@@ -24,7 +24,7 @@ demo: $(STAMP)  ## a tour on real data, under two minutes
 	@$(BIN)/krt demo
 
 test: $(STAMP)  ## all but the slow tests
-	$(BIN)/python -m pytest -n 4 --dist worksteal -m "not slow"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
 
 bench: $(STAMP)  ## measure against stock Jupyter; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks

@@ -24,7 +24,8 @@ def test_i18_interrupt_of_an_await(shared: kr.Session) -> None:
     eventually(lambda: running(shared, x), what="running")
     told = shared.interrupt()
     assert told.ended
-    assert told.reached == "message"  # the first rung sufficed: within its second
+    # on a busy machine the second rung may be reached, and on no machine the offer to kill
+    assert told.offer is None
     assert x.wait(timeout=10).outcome == "interrupted"
     assert shared.execute("1 + 1").text == "2"
 
