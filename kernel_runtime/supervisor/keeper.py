@@ -186,6 +186,15 @@ class Keeper:
         self.record = record
         self._heard = False
         self._info = self._drained_probe = None
+        self._listen_to(record, position, inherited=inherited)
+        try:
+            self._pidfd = os.pidfd_open(record.process.pid)
+        except ProcessLookupError:
+            self._reactor.after(0, self._gone)
+            return
+        self._reactor.watch(self._pidfd, self._gone)
+
+    def _listen_to(self, record: KernelRecord, position: int, *, inherited: bool) -> None:
         self.link = KernelLink(
             self._context,
             self._reactor,
@@ -196,12 +205,6 @@ class Keeper:
             position=position,
         )
         self._pump.attach(self.link, record.incarnation, position, inherited=inherited)
-        try:
-            self._pidfd = os.pidfd_open(record.process.pid)
-        except ProcessLookupError:
-            self._reactor.after(0, self._gone)
-            return
-        self._reactor.watch(self._pidfd, self._gone)
 
     def _expect_ready(self) -> None:
         self._ask("shell", "ready")
@@ -376,16 +379,7 @@ class Keeper:
     def bury(self, record: KernelRecord, position: int) -> None:
         """A kernel that died while nobody looked: hear its last words, then record the death."""
         self.record = record
-        self.link = KernelLink(
-            self._context,
-            self._reactor,
-            record,
-            session_id=self._session_id,
-            on_message=self._received,
-            on_outbox=self._pump.rung,
-            position=position,
-        )
-        self._pump.attach(self.link, record.incarnation, position, inherited=True)
+        self._listen_to(record, position, inherited=True)
         status = launch.told_status(self._directory, record)
         evidence: dict[str, Any] = {"found": "dead when a supervisor started"}
         if status is None:
