@@ -427,12 +427,12 @@ class Keeper:
             evidence.update(self._oom.evidence(record.process.pid))
         event: m.Event
         if self._shell.state.kernel == "starting" and self._asked is None:
-            said = launch.tail(record.log)
+            said = launch.last_words(record.log)
             event = m.KernelFailedToStart(
                 stderr=said, exit_status=how.get("exit_status"), signal=how.get("signal")
             )
         else:
-            if self._asked is None and (said := launch.tail(record.log, 2048)):
+            if self._asked is None and (said := launch.last_words(record.log)):
                 evidence["stderr"] = said
             event = m.KernelExited(
                 pid=record.process.pid,

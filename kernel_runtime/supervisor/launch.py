@@ -36,6 +36,9 @@ _PR_SET_CHILD_SUBREAPER = 36
 STATUS_WITHIN = 0.5
 """seconds in which the parent of a foreign kernel has written down how it ended"""
 
+_TRACE_BYTES = 1 << 20
+"""are looked through: the fault handler writes up to 100 frames for each of up to 100 threads"""
+
 MARK = "KRT_SESSION_ID"
 """in the environment of every process of a session, so that they are found after reparenting"""
 
@@ -295,15 +298,24 @@ def _importable(program: str) -> bool:
     return asked.returncode == 0
 
 
-def tail(path: str, limit: int = 8192) -> str:
-    """The end of a log, as text."""
+def last_words(path: str, limit: int = 8192) -> str:
+    """What a kernel's log says of its end: the last fatal error of Python's fault handler, or the log's end.
+
+    The handler puts the innermost frame of a thread first, and the thread that failed anywhere among the
+    others; a long trace is therefore cut behind that frame, not in front of it.
+    """
     try:
         with open(path, "rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - limit))
-            return file.read().decode("utf-8", "backslashreplace")
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TRACE_BYTES))
+            said = file.read()
     except FileNotFoundError:
         return ""
+    fatal = said.rfind(b"Fatal Python error")
+    if fatal < 0 or len(said) - fatal <= limit:
+        return said[-limit:].decode("utf-8", "backslashreplace")
+    error, rest = said[fatal:].split(b"\n", 1)
+    failed = rest[max(0, rest.find(b"Current thread")) :]
+    return (error + b"\n\n" + failed)[:limit].decode("utf-8", "backslashreplace")
 
 
 def signal_left(session_id: str, kernel: KernelRecord | None, signum: int) -> list[dict[str, Any]]:
