@@ -177,6 +177,11 @@ class InputRequested(Fact, frozen=True, kw_only=True, omit_defaults=True):
     prompt: str
     password: bool
     position: int | None = None
+    on: str = ""
+    """empty: the cell itself asked (`input`, getpass). `terminal`: a process reads the kernel's terminal"""
+    pid: int | None = None
+    command: list[str] = []
+    """of the process that reads, secrets masked"""
 
 
 class InputAnswered(Fact, frozen=True, kw_only=True, omit_defaults=True):
@@ -211,6 +216,102 @@ class ExecutionFinished(Fact, frozen=True, kw_only=True, omit_defaults=True):
     reply: dict[str, Any] | None = None
     """`user_expressions` and `payload` of the kernel's execute_reply, where it had any"""
     position: int | None = None
+
+
+class ExecutionObserved(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """What the kernel's probe saw an execution do, looked at when it had ended and before the next began.
+
+    `names` holds what changed and nothing else: `name → {"how", "type", "bytes", "digest", "why"}`.
+    `how` is `bound`, `rebound`, `mutated`, `deleted`, or `touched` (it may have changed, and its content
+    cannot be compared). `digest` is exact, `ALGORITHM:HEX`; without it `why` says why there is none.
+    """
+
+    execution_id: str
+    names: dict[str, dict[str, Any]] = {}
+    reads: list[str] = []
+    """names whose values it may have read, followed through functions, closures, methods and classes"""
+    dynamic: list[str] = []
+    """why reads and writes may be more than what is listed: `exec`, `globals`, `threads`, …"""
+    groups: list[list[str]] | None = None
+    """names that share mutable objects, groups of two and more; None: as they were"""
+    unfollowed: list[str] = []
+    """names whose objects could not all be followed: what they share is not known"""
+    volatile: list[str] = []
+    """what may change the heap between executions: `thread NAME`, `task NAME`, `timer`"""
+    effects: list[dict[str, Any]] = []
+    """`{"kind", …}`, see docs/effects.md"""
+    unseen: list[str] = []
+    """why there may be effects that were not observed: native code, `ctypes`"""
+    declared: str | None = None
+    """what the author says of its effects: `effect-free` or `effectful`"""
+    nanoseconds: int = 0
+    """what looking cost"""
+    position: int | None = None
+
+
+class NamesDrifted(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """Names changed while no execution ran, or by nothing the running one does. As in ExecutionObserved."""
+
+    names: dict[str, dict[str, Any]]
+    found: str
+    """`idle`, `before` (the next execution), `asked`"""
+    groups: list[list[str]] | None = None
+    unfollowed: list[str] = []
+    volatile: list[str] = []
+    position: int | None = None
+
+
+class ProcessSpawned(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """A process that belongs to the session, not to its kernel: `krt spawn`, `krt term`."""
+
+    process_id: str
+    """its name in the session: `p1`, `t2`"""
+    argv: list[str]
+    """secrets masked"""
+    cwd: str
+    pid: int
+    start_time: int
+    boot_id: str
+    interactive: bool = False
+    """a shell for people (`krt term`), not a job"""
+
+
+class ProcessEnded(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    process_id: str
+    exit_status: int | None = None
+    signal: int | None = None
+    evidence: dict[str, Any] = {}
+
+
+class ClaimMade(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    claim_id: str
+    text: str
+    probe: str
+    """as written: see docs/claims.md"""
+    options: dict[str, Any] = {}
+    """`timeout` in seconds, `allow`: what the probe may reach beyond this machine"""
+
+
+class ClaimChecked(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """Journaled when a claim's truth is another one than at its last check."""
+
+    claim_id: str
+    truth: str
+    """`true`, `false`, `unknown`"""
+    evidence: dict[str, Any] = {}
+
+
+class ClaimWithdrawn(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    claim_id: str
+    reason: str = ""
+
+
+class HandoffWritten(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """One version of the handoff; the latest stands."""
+
+    version: int
+    document: dict[str, Any]
+    complete: bool = False
 
 
 KINDS: dict[str, type[Fact]] = {cls.__name__: cls for cls in Fact.__subclasses__()}

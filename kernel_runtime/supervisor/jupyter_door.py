@@ -287,7 +287,8 @@ class JupyterDoor:
             content = {"status": "error", "restart": restart, **failure}
             self._s.door.reply(channel, message, "shutdown_reply", content)
 
-        self._s.shutdown_requested(principal_of(message.header), Token(respond, refuse), restart=restart)
+        token = Token(respond, refuse)
+        self._s.ending.shutdown_requested(principal_of(message.header), token, restart=restart)
 
     def _input_reply(self, message: Message) -> None:
         value = str(message.content_dict().get("value", ""))

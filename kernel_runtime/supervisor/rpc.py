@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 MAX_WAIT = 60.0
 
+Op = Callable[[str, dict[str, Any], Token, Message], None]
+"""`(principal, arguments, token, request)`; answers through the token, now or later"""
+
 
 class Fields(msgspec.Struct, frozen=True):
     """Every field of every op: what a request may say in it."""
@@ -83,7 +86,7 @@ class Rpc:
         self._s = supervisor
         self._waiters: list[tuple[int, Token, Timer]] = []
         supervisor.shell.on_commit.append(self._wake)
-        self._ops: dict[str, Callable[[str, dict[str, Any], Token, Message], None]] = {
+        self._ops: dict[str, Op] = {
             "ping": self._ping,
             "attach": self._attach,
             "submit": self._submit,
@@ -97,6 +100,10 @@ class Rpc:
             "stop": self._stop,
             "accept": self._accept,
         }
+
+    def register(self, ops: Mapping[str, Op]) -> None:
+        """Have these requests answered too."""
+        self._ops.update(ops)
 
     def handle(self, request: Message) -> None:
         """Answer a krt_request, now or later."""
@@ -266,7 +273,7 @@ class Rpc:
         self._s.shell.apply(m.RestartRequested(token=token, principal=principal))
 
     def _stop(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
-        self._s.stop(principal, token)
+        self._s.ending.stop(principal, token)
 
     def _accept(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         self._s.shell.apply(m.LossAccepted(token=token, principal=principal))

@@ -14,7 +14,7 @@ import secrets
 import shutil
 import signal
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +26,14 @@ from kernel_runtime import places, process
 from kernel_runtime.core import reconcile
 from kernel_runtime.core.lifecycle import Policy, State
 from kernel_runtime.core.lifecycle import messages as m
-from kernel_runtime.errors import EnvironmentFault, JournalCorrupt, KernelRuntimeError, NoSuchSession
+from kernel_runtime.errors import EnvironmentFault, JournalCorrupt, NoSuchSession
 from kernel_runtime.journal import Journal
 from kernel_runtime.model.entry import Draft
 from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, SupervisorStarted, SupervisorStopped
 from kernel_runtime.supervisor import bounds as bounds_module
 from kernel_runtime.supervisor import jupyter_requests, launch
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
+from kernel_runtime.supervisor.ending import Ending
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
 from kernel_runtime.supervisor.jupyter_door import JupyterDoor
 from kernel_runtime.supervisor.keeper import Keeper
@@ -43,7 +44,7 @@ from kernel_runtime.supervisor.recorder import KRT_MSG, Recorder
 from kernel_runtime.supervisor.recover import queued_fact, recover
 from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
-from kernel_runtime.supervisor.shell import Shell, Token
+from kernel_runtime.supervisor.shell import Shell
 from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.version import __version__
 from kernel_runtime.wire import Header, Message, read_connection
@@ -52,11 +53,6 @@ log = logging.getLogger("kernel_runtime.supervisor")
 
 LINGER = 300.0
 """seconds a supervisor without a kernel stays, unasked"""
-LEFT_TERM = 0.5
-LEFT_KILL = 2.0
-"""seconds that processes left behind have after SIGTERM, in a `stop`"""
-
-
 RETURN_WITHIN = 10.0
 """seconds that iopub waits for a predecessor's subscribers; they connect in 0.2 s, and subscribe when
 they next look at that socket"""
@@ -105,9 +101,6 @@ class Supervisor:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self._requests: dict[str, tuple[ExecutionQueued, Message | None]] = {}
         self._reply: tuple[str, Sequence[bytes]] | None = None
-        self._stop_token: Token | None = None
-        self._stop_left: list[dict[str, Any]] = []
-        self._shutdown_tokens: list[Token] = []
         self._linger: Timer | None = None
         self._exit_reason = "told to"
         self._executions: int | None = None
@@ -158,6 +151,7 @@ class Supervisor:
         self.reporter = Reporter(
             self.identity.name, self.identity.session_id, self.shell.reader, self.notebooks.edited_sources
         )
+        self.ending = Ending(self)
         self.rpc = Rpc(self)
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(
@@ -273,8 +267,7 @@ class Supervisor:
         def woken() -> None:
             numbers = os.read(read, 4096)
             if signal.SIGTERM in numbers:
-                self._exit_reason = "SIGTERM"
-                self.reactor.stop()
+                self.leave("SIGTERM")
             if signal.SIGCHLD in numbers:
                 self._reap()
 
@@ -297,7 +290,7 @@ class Supervisor:
         self.orphaned = True
         # a tool that killed its kernel to restart it is already asking for the next one on these ports
         self.door.go_deaf()
-        self.stop("system", None)
+        self.ending.stop("system", None)
 
     # -- messages
 
@@ -407,17 +400,14 @@ class Supervisor:
                 self._linger.cancel()
                 self._linger = None
         else:
-            if self._shutdown_tokens and not state.restarting:
-                tokens, self._shutdown_tokens = self._shutdown_tokens, []
-                for token in tokens:
-                    token.respond({})
-            if self._stop_token is not None or self._stopping:
-                self._end_left()
-            elif self._linger is None:
-                self._linger = self.reactor.after(LINGER, self._leave)
+            if self.ending.kernel_is_down(state):
+                return
+            if self._linger is None:
+                self._linger = self.reactor.after(LINGER, lambda: self.leave("no kernel to keep"))
 
-    def _leave(self) -> None:
-        self._exit_reason = "no kernel to keep"
+    def leave(self, reason: str) -> None:
+        """Let go of the session once what is under way is done; the kernel goes on."""
+        self._exit_reason = reason
         self.reactor.stop()
 
     def row(self) -> dict[str, Any]:
@@ -482,72 +472,6 @@ class Supervisor:
 
     # -- end
 
-    def shutdown_requested(self, principal: str, token: Token, *, restart: bool) -> None:
-        """A Jupyter client asks the kernel to shut down."""
-        try:
-            if restart and self.ephemeral is None:
-                self.shell.apply(m.RestartRequested(token=token, principal=principal))
-                return
-            if self.shell.state.kernel not in ("up", "starting"):
-                token.respond({})
-                return
-            self._shutdown_tokens.append(token)
-            # the manager of an ephemeral session starts the next incarnation itself, with a new owner
-            reason = "jupyter restart" if restart else "jupyter shutdown"
-            self.shell.apply(m.StopRequested(token=None, principal=principal, reason=reason))
-        except KernelRuntimeError as error:
-            token.refuse(error)
-
-    _stopping = False
-
-    def stop(self, principal: str, token: Token | None) -> None:
-        """End the kernel and every process of the session, then leave."""
-        self._stop_token = token
-        self._stopping = True
-        self._exit_reason = "stop"
-        if self.shell.state.kernel not in ("up", "starting"):
-            self._end_left()
-            return
-        try:
-            self.shell.apply(m.StopRequested(token=None, principal=principal))
-        except EnvironmentFault:
-            # refused: nothing is being stopped, and a later end of the kernel is not ours
-            self._stop_token, self._stopping = None, False
-            raise
-
-    _ending_left = False
-
-    def _end_left(self) -> None:
-        if self._ending_left:
-            return
-        self._ending_left = True
-        self._stop_left = self._signal_left(signal.SIGTERM)
-        if not self._stop_left:
-            self._stopped([])
-            return
-        deadline = time.monotonic() + LEFT_KILL
-
-        def look() -> None:
-            left = [p for p in self._stop_left if process.identify(p["pid"]) is not None]
-            if not left or time.monotonic() > deadline + 1:
-                self._stopped(left)
-                return
-            if time.monotonic() > deadline:
-                self._signal_left(signal.SIGKILL)
-            self.reactor.after(0.05, look)
-
-        self.reactor.after(0.05, look)
-
-    def _signal_left(self, signum: int) -> list[dict[str, Any]]:
-        return launch.signal_left(self.identity.session_id, self.keeper.record, signum)
-
-    def _stopped(self, left: list[dict[str, Any]]) -> None:
-        self.notebooks.write_now()
-        result: Mapping[str, Any] = {"stopped": True, "ended": self._stop_left, "left": left}
-        if self._stop_token is not None:
-            self._stop_token.respond(result)
-        self.reactor.stop()
-
     def _close(self) -> None:
         fact = SupervisorStopped(reason=self._exit_reason)
         try:
@@ -560,5 +484,5 @@ class Supervisor:
         self.door.close()
         self._context.term()
         self.shell.close()
-        if not kernel_lives and self._stopping:
+        if not kernel_lives and self.ending.stopping:
             shutil.rmtree(self.sockets, ignore_errors=True)
