@@ -23,6 +23,10 @@ _GRACE = 5.0
 
 _skipped: list[str] = []
 
+# Under nohup, or as a shell's background job, these come ignored, and every process inherits that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
 
 @pytest.fixture(autouse=True)
 def krt_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

@@ -44,6 +44,7 @@ WATCH_EVERY = 2.0
 """seconds between looks at a busy kernel"""
 HEARD_WITHIN = 2.0
 """seconds in which a foreign kernel's iopub must be heard; one that never is runs all the same"""
+_STOPPED = ("T", "t")
 SILENT_AFTER = 6.0
 """seconds of silence on control that make a kernel `unresponsive`"""
 
@@ -250,7 +251,8 @@ class Keeper:
             self._ready(message.content_dict())
         elif self._probe is not None and msg_id == self._probe[0]:
             self._probe = None
-            if self._shell.state.unresponsive is not None:
+            # what it said right before it was stopped does not tell that it goes on
+            if self._shell.state.unresponsive is not None and not self._is_stopped():
                 self._happen(m.TurnedResponsive())
         elif msg_id == self._drained_probe:
             # what it said on iopub before may still be on its way: the probe's own idle ends it
@@ -543,7 +545,9 @@ class Keeper:
         if self.record is None or self.link is None or self._shell.state.kernel != "up":
             return
         letter = process.run_state(self.record.process.pid)
-        if letter in ("T", "t"):
+        if letter in _STOPPED:
+            if self._probe is not None:
+                self._probe = (self._probe[0], time.monotonic())  # the stopped are not silent
             self._happen(m.TurnedUnresponsive(evidence={"process": "stopped", "state": letter}))
             return
         if self._probe is not None:
@@ -553,6 +557,9 @@ class Keeper:
                 self._happen(m.TurnedUnresponsive(evidence=evidence))
             return
         self._probe = (self._ask("control", "alive"), time.monotonic())
+
+    def _is_stopped(self) -> bool:
+        return self.record is not None and process.run_state(self.record.process.pid) in _STOPPED
 
     def _happen(self, event: m.Event) -> None:
         """Apply an event that nobody waits for; try again while the journal refuses."""

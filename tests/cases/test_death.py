@@ -30,7 +30,11 @@ def test_d11_kernel_kills_itself_after_a_print(fresh: kr.Session) -> None:
 
 
 def stop_and_go(session: kr.Session, seconds: float) -> None:
-    """Stop the kernel for so long, see it unresponsive, let it go on, see it answer."""
+    """Stop the kernel for so long, see it unresponsive, let it go on, see it answer.
+
+    Mechanism of a second `KernelUnresponsive`: an answer that was on its way when the kernel was stopped
+    arrives after the stop was seen. Right: it is no sign of life; responsive once, when it goes on.
+    """
     session.execute("kept = 41")
     pid = kernel_pid(session)
     x = session.submit("import time\nfor _ in range(20): time.sleep(0.05)\nkept += 1")
