@@ -29,6 +29,7 @@ from ipykernel.thread import CONTROL_THREAD_NAME
 from IPython.core.error import StdinNotImplementedError
 from traitlets import Type
 
+from kernel_runtime.kernel.answering import Answering
 from kernel_runtime.kernel.attribution import Parent, current
 from kernel_runtime.kernel.capture import FdCapture
 from kernel_runtime.kernel.execution import Execution, Interrupts, leave_if_child
@@ -80,6 +81,8 @@ class SessionKernel(IPythonKernel):
         self.shell.configurables.append(self.comm_manager)
         for msg_type in ("comm_open", "comm_msg", "comm_close"):
             self.shell_handlers[msg_type] = getattr(self.comm_manager, msg_type)
+        self.answering = Answering(self)
+        self.control_handlers["krt_probe_request"] = self.answering.request
 
     # -- whose request -----------------------------------------------------------
 

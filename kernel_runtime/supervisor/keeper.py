@@ -24,6 +24,7 @@ from kernel_runtime import process
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError
 from kernel_runtime.supervisor import kernelspec, launch
+from kernel_runtime.supervisor.asking import REPLY
 from kernel_runtime.supervisor.bounds import Bounds
 from kernel_runtime.supervisor.launch import KernelRecord
 from kernel_runtime.supervisor.link import KernelLink
@@ -238,7 +239,9 @@ class Keeper:
         except BadMessage:
             parent = Header()
         if parent.session == self._probe_session:
-            if message.header.msg_type in ("kernel_info_reply", "execute_reply"):
+            if message.header.msg_type == REPLY:
+                self._on_message(channel, message)
+            elif message.header.msg_type in ("kernel_info_reply", "execute_reply"):
                 self._answered(parent.msg_id, message)
             elif channel == "iopub":
                 self._probe_heard(parent.msg_id, message)

@@ -32,6 +32,7 @@ from kernel_runtime.model.entry import Draft
 from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, SupervisorStarted, SupervisorStopped
 from kernel_runtime.supervisor import bounds as bounds_module
 from kernel_runtime.supervisor import jupyter_requests, launch
+from kernel_runtime.supervisor.asking import REPLY, KernelQuestions
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
 from kernel_runtime.supervisor.ending import Ending
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
@@ -151,6 +152,7 @@ class Supervisor:
         self.reporter = Reporter(
             self.identity.name, self.identity.session_id, self.shell.reader, self.notebooks.edited_sources
         )
+        self.questions = KernelQuestions(self, probe_session)
         self.ending = Ending(self)
         self.rpc = Rpc(self)
         self.jupyter = JupyterDoor(self)
@@ -302,7 +304,9 @@ class Supervisor:
 
     def _from_kernel(self, channel: str, message: Message) -> None:
         kind = message.header.msg_type
-        if channel == "iopub" or (channel, kind) in _OUTCOMES:
+        if kind == REPLY:
+            self.questions.answered(message)
+        elif channel == "iopub" or (channel, kind) in _OUTCOMES:
             self.pump.voice.heard(channel, message)
         else:
             self.jupyter.reply_from_kernel(message)
