@@ -24,7 +24,9 @@ APPLICATION_ID = 0x6B72746A
 
 Step = Callable[[apsw.Connection], None]
 
-FREQUENT = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "ExecutionFinished")
+_FREQUENT_1 = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "ExecutionFinished")
+
+FREQUENT = (*_FREQUENT_1, "ExecutionObserved")
 """kinds that come with every execution"""
 
 RARE = f"kind NOT IN {FREQUENT}"
@@ -47,7 +49,7 @@ CREATE TABLE entries (
     prev_hash    TEXT NOT NULL,
     hash         TEXT NOT NULL
 ) STRICT;
-CREATE INDEX entries_by_kind ON entries (kind, seq) WHERE {RARE};
+CREATE INDEX entries_by_kind ON entries (kind, seq) WHERE kind NOT IN {_FREQUENT_1};
 CREATE INDEX entries_by_execution ON entries (execution_id, seq) WHERE execution_id IS NOT NULL;
 
 CREATE TABLE payloads (
@@ -143,7 +145,18 @@ def _to_1(connection: apsw.Connection) -> None:
     connection.execute(_PROJECTIONS)
 
 
-STEPS: tuple[Step, ...] = (_to_1,)
+# Version 2: what executions did to names, the world, claims and handoffs.
+_KINDS_2 = f"""
+DROP INDEX entries_by_kind;
+CREATE INDEX entries_by_kind ON entries (kind, seq) WHERE {RARE};
+"""
+
+
+def _to_2(connection: apsw.Connection) -> None:
+    connection.execute(_KINDS_2)
+
+
+STEPS: tuple[Step, ...] = (_to_1, _to_2)
 """`STEPS[n]` takes a journal of version n to n + 1"""
 
 

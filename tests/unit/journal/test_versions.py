@@ -12,6 +12,9 @@ from kernel_runtime.journal import Journal, JournalReader, schema, verify
 from kernel_runtime.model import facts
 from tests.unit.journal.support import append, plain_sqlite, run
 
+BEFORE = len(schema.STEPS)
+"""the version that this package writes"""
+
 
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
@@ -41,7 +44,7 @@ def test_an_older_journal_is_migrated_when_opened_for_writing(path: Path, monkey
     with Journal.open(path) as journal:
         assert journal.head == 4
         append(journal, facts.PrincipalAttached())
-    assert version(path) == 2
+    assert version(path) == len(schema.STEPS)
     with plain_sqlite(path) as plain:
         assert plain.execute("SELECT label FROM cells").fetchall() == [("cell c-a",)]
     assert verify(path).ok
@@ -54,7 +57,7 @@ def test_an_older_journal_is_read_without_touching_it(path: Path, monkeypatch: p
         assert reader.head() == 4
         assert reader.connection.execute("SELECT label FROM cells").fetchall() == [("cell c-a",)]
     assert path.read_bytes() == before
-    assert version(path) == 1
+    assert version(path) == BEFORE
 
 
 def test_a_migration_that_fails_half_way_leaves_the_old_version_whole(
@@ -71,7 +74,7 @@ def test_a_migration_that_fails_half_way_leaves_the_old_version_whole(
         later_versions(later, with_label, fails)
         with pytest.raises(PulledThePlug):
             Journal.open(path)
-    assert version(path) == 1
+    assert version(path) == BEFORE
     assert verify(path).ok
     with Journal.open(path) as journal:
         append(journal, facts.PrincipalAttached())
@@ -91,10 +94,10 @@ def test_a_newer_journal_is_refused_with_both_versions_and_left_alone(path: Path
         plain.execute("PRAGMA user_version = 7")
     before = path.read_bytes()
     for use in (Journal.open, JournalReader.open, verify):
-        with pytest.raises(JournalNewer, match=r"version 7.*up to 1") as caught:
+        with pytest.raises(JournalNewer, match=rf"version 7.*up to {BEFORE}") as caught:
             use(path)
         assert caught.value.fields["journal_version"] == 7
-        assert caught.value.fields["supported_version"] == 1
+        assert caught.value.fields["supported_version"] == BEFORE
         assert "upgrade" in caught.value.hint
     assert path.read_bytes() == before
 
