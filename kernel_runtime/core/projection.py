@@ -19,7 +19,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -27,6 +27,7 @@ from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Cell, Execution, Seen
 from kernel_runtime.model.facts import (
     ExecutionFinished,
+    ExecutionObserved,
     ExecutionQueued,
     ExecutionStarted,
     Fact,
@@ -36,6 +37,7 @@ from kernel_runtime.model.facts import (
     InputAnswered,
     InputRequested,
     InputWithdrawn,
+    NamesDrifted,
     OutputRecorded,
     PrincipalAttached,
     escape_text,
@@ -55,6 +57,15 @@ MOVES_EXECUTION: frozenset[type[Fact]] = frozenset(
 
 MOVES_SEEN: frozenset[type[Fact]] = frozenset(
     {PrincipalAttached, ExecutionStarted, HeapLossTold, HeapLossAccepted}
+)
+
+_POSITIONED = (
+    OutputRecorded,
+    GapRecorded,
+    InputRequested,
+    ExecutionFinished,
+    ExecutionObserved,
+    NamesDrifted,
 )
 
 TELLING_ACCEPTS = frozenset({"status", "brief", "stderr"})
@@ -89,12 +100,14 @@ def step_execution(row: Execution | None, entry: Entry) -> Execution | None:
         case ExecutionStarted() if row.status == "queued":
             return replace(row, status="running", started_at=entry.at, incarnation=entry.incarnation)
         case InputRequested() if row.status != "queued":
-            blocked = {
-                "on": "password" if fact.password else "input",
+            blocked: dict[str, Any] = {
+                "on": fact.on or ("password" if fact.password else "input"),
                 "prompt": fact.prompt,
-                "pid": None,
+                "pid": fact.pid,
                 "since": entry.at,
             }
+            if fact.command:
+                blocked["command"] = fact.command
             return replace(row, status="blocked", blocked=blocked)
         case InputAnswered() | InputWithdrawn() if row.status == "blocked":
             return replace(row, status="running", blocked=None)
@@ -192,9 +205,7 @@ def _accepted(seen: Seen | None, entry: Entry) -> Seen:
 
 def position_of(fact: Fact) -> int | None:
     """How far the outbox has been read when this fact is on disk, if it says so."""
-    if isinstance(fact, OutputRecorded | GapRecorded | InputRequested | ExecutionFinished):
-        return fact.position
-    return None
+    return fact.position if isinstance(fact, _POSITIONED) else None
 
 
 def count_of(cell: Cell) -> CellCount:
