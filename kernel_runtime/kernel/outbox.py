@@ -37,6 +37,7 @@ _WHOLE = 32 * 1024
 
 
 _STDIN = fmt.CHANNELS.index("stdin")
+_PROBE = fmt.CHANNELS.index("probe")
 
 
 class OutboxWriter:
@@ -142,7 +143,7 @@ class OutboxWriter:
     def message(self, channel: str, frames: Sequence[bytes], *, vital: bool | None = None) -> bool:
         """A message as for the wire, identities or topic included; False when dropped and counted.
 
-        `channel` is `iopub`, `shell` or `stdin`. `vital` messages are dropped only when the
+        `channel` is `iopub`, `shell`, `stdin` or `probe`. `vital` messages are dropped only when the
         reserve is used up too; None judges by channel and topic.
         """
         code = fmt.CHANNELS.index(channel)
@@ -163,7 +164,7 @@ class OutboxWriter:
             finally:
                 self._inside = False
         armed = self._control[fmt.C_ARMED]
-        if armed and (armed < fmt.ENDS_ONLY or code == _STDIN or _is_idle(frames)):
+        if armed and code != _PROBE and (armed < fmt.ENDS_ONLY or code == _STDIN or _is_idle(frames)):
             self._ring()
         return done
 

@@ -46,7 +46,8 @@ END_SIZE = RECORD_HEADER
 
 STREAM_OPEN, STREAM, MESSAGE, GAP, END = 1, 2, 3, 4, 5
 
-CHANNELS = ("iopub", "shell", "stdin")
+CHANNELS = ("iopub", "shell", "stdin", "probe")
+"""`probe`: what the heap's probe saw; it rings no bell, whoever wants it looks"""
 
 STREAM_RECORD_MAX = 64 * 1024
 UNREAD_LOUD = 1 << 20

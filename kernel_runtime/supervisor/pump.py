@@ -19,6 +19,8 @@ from msgspec import structs
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault
 from kernel_runtime.kernel.outbox_reader import Gap, StreamText, WireMessage
+from kernel_runtime.model.entry import Draft
+from kernel_runtime.supervisor import observed
 from kernel_runtime.supervisor.door import FrontDoor
 from kernel_runtime.supervisor.foreign import ForeignVoice
 from kernel_runtime.supervisor.link import KernelLink
@@ -37,6 +39,10 @@ _SHORT_CELL = 0.005
 """seconds within which a cell that ends is told in one go; a longer one is followed from then on"""
 _STREAM_PAUSE = 0.025
 """seconds between looks at text that keeps coming: it is merged meanwhile"""
+
+_PROBE_PAUSE = 0.02
+_LOOKS = 12
+"""pauses, each twice the last, until what the probe saw is left to be read with the next cell"""
 
 _LINE_PAUSE = 0.03
 """seconds that an unfinished line may take to be finished"""
@@ -79,12 +85,16 @@ class Pump:
         self.voice = ForeignVoice(reactor, lambda: shell.state, self)
         self._told: set[str | None] = set()
         self._held: StreamText | None = None
+        self._unobserved: str | None = None
+        """msg_id of an execution that ended and whose observation has not come"""
+        self._looks = 0
 
     def attach(self, link: KernelLink, incarnation: int, position: int, *, inherited: bool = False) -> None:
         """Read this kernel from now on; `inherited`: another supervisor may have published some of it."""
         self._taking = self._shown = 0
         self._inherited = inherited
         self.link = link
+        self._unobserved = None
         self.incarnation = incarnation
         self._recorded = position
         self._recorder.position = position or None
@@ -154,6 +164,10 @@ class Pump:
             outbox.arm(1)
             if self._recorder.has_gaps:
                 self._again(1.0)
+            elif self._unobserved is not None and self._looks < _LOOKS:
+                # the probe rings for nobody: what it saw comes with the next cell, or now
+                self._again(_PROBE_PAUSE * 2**self._looks)
+                self._looks += 1
         return True
 
     def _wait_for_line(self, link: KernelLink) -> None:
@@ -207,10 +221,29 @@ class Pump:
         self.flush(gaps=True)
         header = decode_header(frames[1])
         parent = decode_header(frames[2])
-        if header.msg_type == "execute_reply":
+        if record.channel == "probe":
+            self._observed(header, parent, frames, record.position)
+        elif header.msg_type == "execute_reply":
             self.replied(parent, frames, record.position)
+            self._unobserved, self._looks = parent.msg_id, 0
         elif header.msg_type == "input_request":
             self.asked(parent, frames, record.position)
+
+    def _observed(self, header: Header, parent: Header, frames: Frames, position: int) -> None:
+        """The probe looked at the heap, after an execution or between two."""
+        if self._unobserved == parent.msg_id:
+            self._unobserved = None
+        fact = observed.fact_of(
+            header.msg_type, self._recorder.owner(frames[2]), sayable(_dict(frames[4])), position
+        )
+        self._shell.journal.append([Draft(fact, "system", self.incarnation)], sync=False)
+        self._advance(position)
+        self._shell.committed()
+
+    @property
+    def is_observed(self) -> bool:
+        """False while the probe still looks at what the last execution did."""
+        return self._unobserved is None
 
     def unsupervised(self, execution_id: str) -> None:
         """A foreign kernel ran this while no supervisor heard it: how much it said nobody knows."""
