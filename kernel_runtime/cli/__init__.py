@@ -32,6 +32,7 @@ TABLE: dict[str, dict[str, str]] = {
     "Looking": {
         "status": "Reconcile, and show the truth table.",
         "brief": "Print what a worker reads first.",
+        "ps": "List the session's processes, ports, connections and open files, with what started them.",
         "follow": "Tail the session live, from a cursor on.",
         "log": "Print the journal's entries.",
         "verify": "Check the journal's chain and projections.",

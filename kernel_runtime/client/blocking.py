@@ -261,6 +261,14 @@ class Session:
         """End the kernel and the supervisor, keep the session."""
         return self.run(self._session.stop())
 
+    def resources(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Processes, sockets, files and terminals of the session, with the execution that started each."""
+        return self.run(self._session.resources(limit))
+
+    def why(self) -> dict[str, Any]:
+        """What the session is doing now: `{"state", "why"}`."""
+        return self.run(self._session.why())
+
     def peek(self, execution_id: str) -> Row:
         """The journal's row of an execution: all but its source and outputs."""
         return self.run(self._session.peek(execution_id))

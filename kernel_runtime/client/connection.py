@@ -29,7 +29,7 @@ from kernel_runtime.client import spawn
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import NotAllowed, SupervisorFault, from_json
 
-RESENDABLE = frozenset({"ping", "attach", "submit", "changes", "status", "state", "accept"})
+RESENDABLE = frozenset({"ping", "attach", "submit", "changes", "status", "state", "accept", "resources", "why"})
 REQUEST_TIMEOUT = 90.0
 """seconds until a living supervisor that does not answer is reported; more than the 60 s that one
 may be stopped for and go on"""

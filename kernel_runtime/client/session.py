@@ -24,6 +24,7 @@ from kernel_runtime.client.results import Accepted, Interrupted, Record
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
 from kernel_runtime.client.submission import How
+from kernel_runtime.client.world import WorldCalls
 from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import (
     NoSuchExecution,
@@ -72,7 +73,7 @@ class Execution(Record):
         return self._session.follow(after=self.cursor, until=self.execution_id, timeout=timeout, only=True)
 
 
-class AsyncSession:
+class AsyncSession(WorldCalls):
     """A client of one session. `attach` makes one; leaving its `async with` detaches."""
 
     def __init__(self, session: SessionFile, principal: str) -> None:

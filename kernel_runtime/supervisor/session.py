@@ -6,7 +6,6 @@ client that was told finds a session that has heard all its kernel said.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import logging
 import os
@@ -46,6 +45,7 @@ from kernel_runtime.supervisor.recover import queued_fact, recover
 from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
 from kernel_runtime.supervisor.shell import Shell
+from kernel_runtime.supervisor.world import World
 from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.version import __version__
 from kernel_runtime.wire import Header, Message, read_connection
@@ -155,6 +155,7 @@ class Supervisor:
         self.questions = KernelQuestions(self, probe_session)
         self.ending = Ending(self)
         self.rpc = Rpc(self)
+        self.world = World(self)
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(
             {
@@ -285,8 +286,7 @@ class Supervisor:
                 return
             if found is None or found.si_pid == kept:
                 return
-            with contextlib.suppress(ChildProcessError):
-                os.waitpid(found.si_pid, os.WNOHANG)
+            self.world.bury(found.si_pid)
 
     def _owner_gone(self) -> None:
         self.orphaned = True
@@ -484,6 +484,7 @@ class Supervisor:
             log.warning("leaving without a word in the journal: %s", error.message)
         kernel_lives = self.shell.state.kernel in ("up", "starting")
         self.notebooks.close()
+        self.world.close()
         self.keeper.close()
         self.door.close()
         self._context.term()

@@ -1,0 +1,404 @@
+"""`World`: the resources of a session, each with its truth and the execution that started it.
+
+One look reads all of /proc once. What it costs grows with the processes of the machine (measured in
+docs/world.md) and, for sockets and files, with what the session's own processes hold. A row never stands
+for anything that was not seen: what a bound leaves out is counted in a row of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from kernel_runtime import process
+from kernel_runtime.core.execution_view import iso_time
+from kernel_runtime.core.masking import mask_argv
+from kernel_runtime.supervisor import launch
+from kernel_runtime.supervisor.world import files, machinery, memory, procfs, sockets
+from kernel_runtime.supervisor.world.machinery import Machinery
+from kernel_runtime.supervisor.world.memory import Memory
+from kernel_runtime.supervisor.world.processes import Member, Scope, find
+from kernel_runtime.supervisor.world.procfs import Stat
+
+if TYPE_CHECKING:
+    from kernel_runtime.core.lifecycle import State
+    from kernel_runtime.supervisor.rpc import Op
+    from kernel_runtime.supervisor.session import Supervisor
+
+MOST = 200
+"""rows of one kind, unless told otherwise"""
+GLANCE_AFTER = 0.2
+"""seconds after an execution until its processes are looked for, so that their end will be known"""
+_RECENT = 200
+"""executions among which the one is looked for that ran when a process started"""
+_SLACK = 20_000_000
+"""nanoseconds: start times are told in ticks of 10 ms"""
+_WORDS = {
+    "R": "running",
+    "S": "sleeping",
+    "D": "waiting on a disk",
+    "T": "stopped",
+    "t": "traced",
+    "Z": "zombie",
+    "I": "idle",
+}
+_FOSTER = "foster.py"
+
+
+class World:
+    """What the session's supervisor sees around its kernel."""
+
+    def __init__(self, supervisor: Supervisor) -> None:
+        self._s = supervisor
+        self.managed: Callable[[], list[dict[str, Any]]] = list
+        """rows of the processes that belong to the session and not to its kernel, with their `pid`"""
+        self.helpers: list[Callable[[], Iterable[int]]] = []
+        """processes that are part of the machinery, and are nobody's resource"""
+        self.memory = Memory(supervisor.reactor, self._running)
+        self._machinery: Machinery | None = None
+        self._glance_due = False
+        supervisor.shell.on_change.append(self._changed)
+        supervisor.rpc.register(self._ops())
+        self._glance_soon()
+
+    def _ops(self) -> dict[str, Op]:
+        def resources(_principal: str, args: dict[str, Any], token: Any, _request: object) -> None:
+            limit = args.get("limit")
+            token.respond({"resources": self.resources(int(limit) if limit is not None else None)})
+
+        return {"resources": resources}
+
+    # -- looking
+
+    def kernel(self) -> int | None:
+        """The living kernel's pid."""
+        record = self._s.keeper.record
+        return record.process.pid if record is not None and process.is_alive(record.process) else None
+
+    def look(self) -> list[Member]:
+        """The session's processes now, zombies too; managed ones are `managed`."""
+        table = procfs.table()
+        kernel = self.kernel()
+        excluded = {pid for helper in self.helpers for pid in helper()}
+        if kernel is not None and kernel in table:
+            parent = table[kernel].ppid
+            if parent != os.getpid() and any(part.endswith(_FOSTER) for part in procfs.command(parent)):
+                excluded.add(parent)
+        kept = self._s.keeper.child_pid
+        if kept is not None and kept != kernel:
+            excluded.add(kept)
+        recent: list[Any] = []
+
+        def running_at(stat: Stat) -> str | None:
+            if not recent:
+                recent.extend(self._s.shell.reader.executions(last=_RECENT))
+            return _running_at(procfs.started_at(stat.start_time), recent)
+
+        session_id = self._s.identity.session_id
+        scope = Scope(
+            session_id=session_id,
+            mark=launch.MARK,
+            started_by=lambda env: launch.started_by_execution(session_id, env),
+            running_at=running_at,
+            supervisor=os.getpid(),
+            kernel=kernel,
+            excluded=excluded,
+        )
+        members = find(table, scope, self.memory.members)
+        managed = {row.get("pid") for row in self.managed()}
+        own = [member for member in members if member.stat.pid not in managed]
+        unknown = {
+            member.stat.pid: procfs.command(member.stat.pid)
+            for member in own
+            if (member.stat.pid, member.stat.start_time) not in self.memory.members
+        }
+        self.memory.saw(own, unknown)
+        return members
+
+    def bury(self, pid: int) -> None:
+        """Wait for a child of the supervisor's that has ended; an orphan's end is remembered."""
+        stat = procfs.stat(pid)
+        try:
+            waited, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if waited == pid:
+            self.memory.buried(pid, status, stat)
+
+    def close(self) -> None:
+        self.memory.close()
+
+    def _running(self) -> str | None:
+        running = self._s.shell.state.running
+        return running.execution.execution_id if running is not None else None
+
+    def _changed(self, before: State) -> None:
+        state = self._s.shell.state
+        record = self._s.keeper.record
+        if before.kernel == "starting" and state.kernel == "up" and record is not None:
+            self._machinery = machinery.note(self._s.sockets, record)
+        if before.running is not None and state.running is None:
+            self._glance_soon()
+
+    def _glance_soon(self) -> None:
+        if not self._glance_due:
+            self._glance_due = True
+            self._s.reactor.after(GLANCE_AFTER, self._glance)
+
+    def _glance(self) -> None:
+        """Look for processes only if there is a child that nobody has looked at yet."""
+        self._glance_due = False
+        children = procfs.children(os.getpid())
+        kernel = self.kernel()
+        if kernel is not None:
+            children |= procfs.children(kernel)
+        known = {pid for pid, _ in self.memory.members}
+        if children - known - {kernel, self._s.keeper.child_pid}:
+            self.look()
+
+    # -- rows
+
+    def resources(self, limit: int | None = None) -> list[dict[str, Any]]:
+        """Rows as INTERFACE.md has them, processes first; at most `limit` of each kind."""
+        members = self.look()
+        managed = self.managed()
+        kernel = self.kernel()
+        kernel_argv = procfs.command(kernel) if kernel is not None else []
+        members = [member for member in members if member.stat.state != "Z"]
+        holders = {member.stat.pid: member.execution_id for member in members}
+        held = [
+            (pid, procfs.descriptors(pid)) for pid in ([kernel] if kernel is not None else []) + [*holders]
+        ]
+        open_sockets = self._sockets(held)
+        ports = _ports(open_sockets)
+        by_pid = {row["pid"]: row for row in managed if row.get("pid") is not None}
+        rows = [
+            {
+                **_process_row(member),
+                "source": self._source(member.execution_id),
+                "ports": ports.get(member.stat.pid, []),
+                "fork": bool(kernel_argv) and procfs.command(member.stat.pid) == kernel_argv,
+                **by_pid.pop(member.stat.pid, {}),
+            }
+            for member in members
+        ]
+        rows += [row for row in managed if row.get("pid") is None or row["pid"] in by_pid]
+        rows += [
+            {**_ended_row(ended), "source": self._source(ended.member.execution_id)}
+            for ended in self.memory.ended()
+        ]
+        found = {
+            "process": rows,
+            "socket": [_socket_row(one, pids, holders, kernel) for one, pids in open_sockets],
+            "file": [_file_row(one, holders, kernel) for one in files.of_processes(held, self._is_own_path)],
+            "terminal": _terminal_rows(members, kernel),
+            "env": _env_rows(kernel),
+        }
+        return [row for kind, some in found.items() for row in _bounded(kind, some, limit or MOST)]
+
+    def _source(self, execution_id: str | None) -> str | None:
+        """The first line of what was executed; None for none of this journal."""
+        if execution_id is None or self._s.shell.reader.execution(execution_id) is None:
+            return None
+        source = self._s.shell.reader.source(execution_id)
+        return next((line.strip()[:120] for line in source.splitlines() if line.strip()), "")
+
+    def _sockets(self, held: list[tuple[int, dict[int, str]]]) -> list[tuple[sockets.Socket, list[int]]]:
+        """Each socket once, with who holds it, oldest first; what listens before what is connected."""
+        tables = sockets.Tables()
+        holders: dict[int, list[int]] = {}
+        found: dict[int, sockets.Socket] = {}
+        for pid, links in held:
+            for target in links.values():
+                inode = procfs.inode(target, "socket")
+                if inode is None:
+                    continue
+                if inode not in found:
+                    one = tables.find(pid, inode)
+                    if one is None or self._is_own_socket(one):
+                        continue
+                    found[inode] = one
+                if pid not in (pids := holders.setdefault(inode, [])):
+                    pids.append(pid)
+        order = sorted(found.values(), key=lambda one: (one.state != sockets.LISTENING, one.address))
+        return [(one, holders[one.inode]) for one in order]
+
+    def _is_own_socket(self, one: sockets.Socket) -> bool:
+        """Whether it is a kernel's to its supervisor; forks of the kernel hold those too."""
+        if one.inode in self._own().sockets:
+            return True
+        if one.protocol == "unix":
+            return self._is_own_path(one.address)
+        record = self._s.keeper.record
+        if record is None or record.connection.transport != "tcp":
+            return False
+        ports = {
+            getattr(record.connection, f"{channel}_port")
+            for channel in ("shell", "iopub", "stdin", "control", "hb")
+        }
+        return one.port in ports
+
+    def _own(self) -> Machinery:
+        """What the present kernel held when it was up; an earlier one's forks have ended with its heap."""
+        record = self._s.keeper.record
+        if record is not None and (self._machinery is None or self._machinery.process != record.process):
+            self._machinery = machinery.load(self._s.sockets, record)
+        return self._machinery or machinery.NOTHING
+
+    def _is_own_path(self, path: str) -> bool:
+        if path in self._own().files:
+            return True
+        directory = str(self._s.directory)
+        return path.startswith((f"{self._s.sockets}/", f"{directory}/outbox-")) or (
+            path.startswith(f"{directory}/kernel-") and path.endswith(".log")
+        )
+
+
+def _running_at(moment: int, executions: Iterable[Any]) -> str | None:
+    """The execution that ran at that instant, if it can only have been one."""
+    found = [
+        one.execution_id
+        for one in executions
+        if one.started_at is not None
+        and one.started_at - _SLACK <= moment
+        and (one.finished_at is None or moment <= one.finished_at + _SLACK)
+    ]
+    return found[0] if len(found) == 1 else None
+
+
+def _evidence(member: Member) -> dict[str, Any]:
+    evidence: dict[str, Any] = {"by": member.by}
+    if member.execution_by is not None:
+        evidence["execution"] = member.execution_by
+    return evidence
+
+
+def _process_row(member: Member) -> dict[str, Any]:
+    stat = member.stat
+    return {
+        "kind": "process",
+        "truth": "true",
+        "started_by": member.execution_id,
+        "pid": stat.pid,
+        "command": mask_argv(procfs.command(stat.pid) or [stat.comm]),
+        "state": _WORDS.get(stat.state, stat.state),
+        "started_at": iso_time(procfs.started_at(stat.start_time)),
+        "cpu_seconds": stat.ticks / procfs.TICKS,
+        "memory_bytes": stat.rss * procfs.PAGE,
+        "parent": stat.ppid,
+        "cwd": procfs.link(f"/proc/{stat.pid}/cwd") or None,
+        "terminal": procfs.terminal_name(stat.tty) or None,
+        "evidence": _evidence(member),
+    }
+
+
+def _ended_row(ended: memory.Ended) -> dict[str, Any]:
+    stat = ended.member.stat
+    evidence = {**_evidence(ended.member), "seen": ended.seen}
+    if ended.status is None:
+        evidence["exit_status"] = "its parent had it before it was looked at"
+    return {
+        "kind": "process",
+        "truth": "false",
+        "started_by": ended.member.execution_id,
+        "pid": stat.pid,
+        "command": mask_argv(ended.command),
+        "state": "ended",
+        "started_at": iso_time(procfs.started_at(stat.start_time)),
+        "ended_at": iso_time(ended.ended_at),
+        **memory.how(ended),
+        "ports": [],
+        "evidence": evidence,
+    }
+
+
+def _ports(found: list[tuple[sockets.Socket, list[int]]]) -> dict[int, list[int]]:
+    ports: dict[int, list[int]] = {}
+    for one, pids in found:
+        if one.state == sockets.LISTENING and one.port is not None:
+            for pid in pids:
+                if one.port not in (mine := ports.setdefault(pid, [])):
+                    mine.append(one.port)
+    return ports
+
+
+def _holder(pids: list[int], holders: Mapping[int, str | None], kernel: int | None) -> dict[str, Any]:
+    return {
+        "pid": pids[0],
+        "pids": pids,
+        "started_by": holders.get(pids[0]),
+        "holder": "kernel" if pids[0] == kernel else "process",
+    }
+
+
+def _socket_row(
+    one: sockets.Socket, pids: list[int], holders: Mapping[int, str | None], kernel: int | None
+) -> dict[str, Any]:
+    return {
+        "kind": "socket",
+        "truth": "true",
+        **_holder(pids, holders, kernel),
+        "protocol": one.protocol,
+        "state": one.state,
+        "address": one.address,
+        "port": one.port,
+        "peer": one.peer,
+    }
+
+
+def _file_row(one: files.OpenFile, holders: Mapping[int, str | None], kernel: int | None) -> dict[str, Any]:
+    return {
+        "kind": "file",
+        "truth": "true",
+        **_holder(one.pids, holders, kernel),
+        "path": one.path,
+        "mode": one.mode,
+        "position": one.position,
+        "bytes": one.bytes,
+        "deleted": one.deleted,
+    }
+
+
+def _terminal_rows(members: list[Member], kernel: int | None) -> list[dict[str, Any]]:
+    """Terminals of the session's processes; the kernel's own is the supervisor's."""
+    stat = procfs.stat(kernel) if kernel is not None else None
+    by_terminal: dict[int, list[Member]] = {}
+    for member in members:
+        if member.stat.tty and (stat is None or member.stat.tty != stat.tty):
+            by_terminal.setdefault(member.stat.tty, []).append(member)
+    return [
+        {
+            "kind": "terminal",
+            "truth": "true",
+            "started_by": users[0].execution_id,
+            "path": procfs.terminal_name(device),
+            "pid": users[0].stat.pid,
+            "pids": [member.stat.pid for member in users],
+        }
+        for device, users in by_terminal.items()
+    ]
+
+
+def _env_rows(kernel: int | None) -> list[dict[str, Any]]:
+    cwd = procfs.link(f"/proc/{kernel}/cwd") if kernel is not None else ""
+    if not cwd:
+        return []
+    return [
+        {
+            "kind": "env",
+            "truth": "true",
+            "started_by": None,
+            "name": "cwd",
+            "value": cwd,
+            "exists": Path(cwd).is_dir(),
+        }
+    ]
+
+
+def _bounded(kind: str, rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
+    if len(rows) <= limit:
+        return rows
+    left = {"left_out": len(rows) - limit, "bound": limit}
+    return [*rows[:limit], {"kind": kind, "truth": "unknown", "started_by": None, "evidence": left}]
