@@ -2,10 +2,13 @@
 
     KernelRuntimeError
     ├── CallerError                 the request was wrong; change it and ask again
-    │   ├── UsageError              exit 2   InvalidName, InvalidSource, InvalidNotebook, UnknownKernelSpec
-    │   ├── NotFound                exit 3   NoSuchSession, NoSuchExecution, NoSuchNotebook
+    │   ├── UsageError              exit 2   InvalidName, InvalidSource, InvalidNotebook, UnknownKernelSpec,
+    │   │                                    BadProbe
+    │   ├── NotFound                exit 3   NoSuchSession, NoSuchExecution, NoSuchNotebook,
+    │   │                                    NoSuchProcess
     │   └── Refused                 exit 4   nothing was run: SessionExists, HeapLost, IncarnationMismatch,
-    │                                        KeyConflict, CrashLoop, NotBlocked, NotAllowed
+    │                                        KeyConflict, CrashLoop, NotBlocked, NotAllowed,
+    │                                        SpawnFailed
     ├── EnvironmentFault            exit 4   the machine was at fault, nothing was run: StorageFault
     │                                        (DiskFull, ReadOnlyStorage), JournalNewer, JournalBusy,
     │                                        KernelStartFailed, SupervisorFault, MissingPackage
@@ -77,6 +80,10 @@ class UnknownKernelSpec(UsageError):
     """No kernelspec of that name is installed."""
 
 
+class BadProbe(UsageError):
+    """A claim's probe that cannot be read; `fields`: probe, column (from 1), expected."""
+
+
 class NotFound(CallerError):
     """The thing named does not exist."""
 
@@ -93,6 +100,10 @@ class NoSuchExecution(NotFound):
 
 class NoSuchNotebook(NotFound):
     """No notebook at that path."""
+
+
+class NoSuchProcess(NotFound):
+    """No managed process of that name in this session."""
 
 
 class Refused(CallerError):
@@ -127,6 +138,10 @@ class NotBlocked(Refused):
 
 class NotAllowed(Refused):
     """The place or connection belongs to another user."""
+
+
+class SpawnFailed(Refused):
+    """A managed process cannot be started, or not be reached."""
 
 
 class SessionBusy(Refused):

@@ -32,6 +32,8 @@ TABLE: dict[str, dict[str, str]] = {
     "Looking": {
         "status": "Reconcile, and show the truth table.",
         "brief": "Print what a worker reads first.",
+        "claim": "Write down a claim that can be checked, or take one back.",
+        "claims": "Check every claim that stands.",
         "ps": "List the session's processes, ports, connections and open files, with what started them.",
         "follow": "Tail the session live, from a cursor on.",
         "log": "Print the journal's entries.",

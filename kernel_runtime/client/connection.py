@@ -29,7 +29,26 @@ from kernel_runtime.client import spawn
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import NotAllowed, SupervisorFault, from_json
 
-RESENDABLE = frozenset({"ping", "attach", "submit", "changes", "status", "state", "accept", "resources", "why"})
+RESENDABLE = frozenset(
+    {
+        "ping",
+        "attach",
+        "submit",
+        "changes",
+        "status",
+        "state",
+        "accept",
+        "claim",
+        "claims",
+        "probe",
+        "process_tail",
+        "process_wait",
+        "processes",
+        "resources",
+        "screen",
+        "why",
+    }
+)
 REQUEST_TIMEOUT = 90.0
 """seconds until a living supervisor that does not answer is reported; more than the 60 s that one
 may be stopped for and go on"""
@@ -104,7 +123,8 @@ class ControlLine:
                 raise self._silent(op, within) from None
             if reply.get("ok") is True:
                 result: dict[str, Any] = reply.get("result") or {}
-                self.supervisor_pid = result.get("supervisor_pid", result.get("pid", self.supervisor_pid))
+                told = result.get("pid") if op == "ping" else None
+                self.supervisor_pid = result.get("supervisor_pid", told or self.supervisor_pid)
                 return result
             raise from_json(reply.get("error") or {})
         raise SupervisorFault(

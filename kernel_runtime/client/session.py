@@ -18,6 +18,7 @@ from typing import Any, Self, Unpack
 import msgspec
 
 from kernel_runtime.client import session_files, spawn
+from kernel_runtime.client.claims import ClaimCalls
 from kernel_runtime.client.connection import ControlLine
 from kernel_runtime.client.follow import BATCH, Follower
 from kernel_runtime.client.results import Accepted, Interrupted, Record
@@ -73,7 +74,7 @@ class Execution(Record):
         return self._session.follow(after=self.cursor, until=self.execution_id, timeout=timeout, only=True)
 
 
-class AsyncSession(WorldCalls):
+class AsyncSession(ClaimCalls, WorldCalls):
     """A client of one session. `attach` makes one; leaving its `async with` detaches."""
 
     def __init__(self, session: SessionFile, principal: str) -> None:

@@ -55,6 +55,19 @@ class Fields(msgspec.Struct, frozen=True):
     eof: bool = False
     execution_id: str | None = None
     reason: str = "new"
+    argv: list[str] = []
+    cwd: str | None = None
+    env: dict[str, str] = {}
+    interactive: bool = False
+    rows: int = 24
+    cols: int = 80
+    process_id: str | None = None
+    signal: int = 15
+    bytes: int = 1 << 16
+    probe: str = ""
+    allow: list[str] = []
+    claim_id: str | None = None
+    check: bool = True
 
 
 def read_fields(request: Message, session: str) -> dict[str, Any]:

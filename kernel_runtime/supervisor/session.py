@@ -32,6 +32,7 @@ from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, Supervis
 from kernel_runtime.supervisor import bounds as bounds_module
 from kernel_runtime.supervisor import jupyter_requests, launch
 from kernel_runtime.supervisor.asking import REPLY, KernelQuestions
+from kernel_runtime.supervisor.claims import Claims
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
 from kernel_runtime.supervisor.ending import Ending
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
@@ -45,6 +46,7 @@ from kernel_runtime.supervisor.recover import queued_fact, recover
 from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
 from kernel_runtime.supervisor.shell import Shell
+from kernel_runtime.supervisor.terminals import Terminals
 from kernel_runtime.supervisor.world import World
 from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.version import __version__
@@ -155,7 +157,9 @@ class Supervisor:
         self.questions = KernelQuestions(self, probe_session)
         self.ending = Ending(self)
         self.rpc = Rpc(self)
+        self.terminals = Terminals(self)
         self.world = World(self)
+        self.claims = Claims(self)
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(
             {

@@ -1,0 +1,38 @@
+"""The blocking client's part of claims and handoff: `ClaimCalls` without an event loop."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
+
+from kernel_runtime.client.claims import Checked, Claim
+from kernel_runtime.client.session import AsyncSession
+from kernel_runtime.core.claims import TIMEOUT
+
+T = TypeVar("T")
+
+
+class BlockingClaimCalls:
+    """Methods, their arguments and errors are those of `AsyncSession`."""
+
+    _session: AsyncSession
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """As `blocking.Session` does."""
+        raise NotImplementedError
+
+    def claim(self, text: str, *, probe: str, timeout: float = TIMEOUT, allow: Sequence[str] = ()) -> Claim:
+        """Write down a claim and check it."""
+        return self.run(self._session.claim(text, probe=probe, timeout=timeout, allow=allow))
+
+    def claims(self, *, check: bool = True) -> list[Claim]:
+        """Every claim that stands, checked now."""
+        return self.run(self._session.claims(check=check))
+
+    def withdraw_claim(self, claim_id: str, reason: str = "") -> None:
+        """Take a claim back."""
+        self.run(self._session.withdraw_claim(claim_id, reason))
+
+    def check(self, probe: str, *, timeout: float = TIMEOUT, allow: Sequence[str] = ()) -> Checked:
+        """What a probe finds now; nothing is written down."""
+        return self.run(self._session.check(probe, timeout=timeout, allow=allow))

@@ -1,0 +1,124 @@
+"""Claims on real sessions: made, checked, withdrawn, and told apart from what was once true."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kernel_runtime as kr
+from kernel_runtime.errors import BadProbe, NotFound, UsageError
+from tests.support import krt, krt_json
+
+
+@pytest.fixture
+def session(krt_home: Path, tmp_path: Path) -> Iterator[kr.Session]:
+    with kr.attach("alice", create=True, principal="agent:planner", cwd=str(tmp_path)) as attached:
+        try:
+            yield attached
+        finally:
+            attached.stop()
+
+
+def test_a_note_says_that_a_server_listens_and_nothing_does(session: kr.Session) -> None:
+    """The note was true when it was written. Whoever reads it next reads what is so now."""
+    session.execute(
+        "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1])", timeout=60
+    )
+    number = session.execute("s.getsockname()[1]", timeout=60).text
+    made = session.claim(f"server on :{number}", probe=f"port {number} listens")
+    assert made.truth == "true"
+    (found,) = made.evidence["listening"]
+    assert (found["pid"], found["of_session"]) == (session.row()["kernel_pid"], True)
+    session.execute("s.close()", timeout=60)
+    (now,) = session.claims()
+    assert (now.truth, now.evidence) == ("false", {"listening": []})
+    assert (now.claim_id, now.principal, now.text) == ("c1", "agent:planner", f"server on :{number}")
+    kinds = [entry.kind for entry in session.follow(timeout=0) if entry.kind.startswith("Claim")]
+    assert kinds == ["ClaimMade", "ClaimChecked", "ClaimChecked"]
+    assert len(now.entries) == 2
+
+
+def test_only_a_change_of_truth_is_journaled_and_the_same_claim_is_one(session: kr.Session) -> None:
+    for _ in range(3):
+        assert session.claim("it is there", probe="file out.csv exists").truth == "false"
+    session.claims()
+    assert [claim.claim_id for claim in session.claims()] == ["c1"]
+    kinds = [entry.kind for entry in session.follow(timeout=0) if entry.kind.startswith("Claim")]
+    assert kinds == ["ClaimMade", "ClaimChecked"]
+
+
+def test_a_file_is_relative_to_where_the_session_began(session: kr.Session, tmp_path: Path) -> None:
+    (tmp_path / "out.csv").write_text("a\n")
+    session.execute("import os; os.chdir('/')", timeout=60)
+    digest = "87428fc522803d31065e7bce3cf03fe475096631e5e07bbd7a0fde60c4cf25c7"
+    assert session.claim("written", probe=f"file out.csv exists sha256 {digest} 2 bytes").holds
+    (tmp_path / "out.csv").write_text("b\n")
+    (now,) = session.claims()
+    assert (now.truth, now.evidence["reason"]) == ("false", "its content has another sha256")
+
+
+def test_a_process_that_ended_is_not_taken_for_the_next_one(session: kr.Session) -> None:
+    with subprocess.Popen(["sleep", "60"]) as child:
+        probe = f'pid {child.pid} is "sleep 60"'
+        assert session.claim("it sleeps", probe=probe).holds
+        assert session.claim("it reads", probe=f'pid {child.pid} is "cat"').truth == "false"
+        child.kill()
+        child.wait()
+        assert [claim.truth for claim in session.claims()] == ["false", "false"]
+
+
+def test_http_on_this_machine(session: kr.Session) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        number = server.getsockname()[1]
+    made = session.claim("up", probe=f"http 200 at http://127.0.0.1:{number}/health", timeout=2)
+    assert (made.truth, made.evidence["error"]) == ("false", "connection refused")
+
+
+def test_a_claim_can_be_taken_back_and_survives_its_supervisor(session: kr.Session) -> None:
+    session.claim("one", probe="file a missing")
+    session.claim("two", probe="file b missing")
+    session.withdraw_claim("c1", "no longer of interest")
+    session.stop()
+    unchecked = session.claims(check=False)
+    assert [(claim.claim_id, claim.truth) for claim in unchecked] == [("c2", "unknown")]
+    assert unchecked[0].evidence["reason"] == "not checked yet"
+    assert unchecked[0].evidence["last"]["truth"] == "true"
+    assert [claim.truth for claim in session.claims()] == ["true"]
+    assert session.claim("three", probe="file c missing").claim_id == "c3"
+    with pytest.raises(NotFound, match="no claim c1"):
+        session.withdraw_claim("c1")
+
+
+def test_what_cannot_be_a_claim_is_refused(session: kr.Session) -> None:
+    with pytest.raises(BadProbe, match="at column 6"):
+        session.claim("x", probe="port abc listens")
+    with pytest.raises(UsageError, match="sentence"):
+        session.claim(" ", probe="port 1 listens")
+    with pytest.raises(UsageError, match="time limit"):
+        session.claim("x", probe="port 1 listens", timeout=3600)
+    assert session.claims() == []
+
+
+def test_a_probe_can_be_asked_once(session: kr.Session) -> None:
+    assert session.check("file x missing").truth == "true"
+    assert session.claims() == []
+
+
+def test_from_the_command_line(session: kr.Session) -> None:
+    made = krt("claim", "alice", "nobody on :1", "--probe", "port 1 listens", "--as", "human:ann")
+    assert made.returncode == 8
+    assert "nothing listens" in made.stdout
+    assert krt_json("claim", "alice", "no lock", "--probe", "file lock missing")["truth"] == "true"
+    listed = krt_json("claims", "alice", exit_code=8)["claims"]
+    assert [(claim["claim_id"], claim["truth"]) for claim in listed] == [("c1", "false"), ("c2", "true")]
+    assert krt("claim", "alice", "--withdraw", "c1").returncode == 0
+    assert krt("claims", "alice").returncode == 0
+    assert krt("claim", "alice", "--withdraw", "c1").returncode == 3
+    assert krt("claim", "alice", "text alone").returncode == 2
+    assert krt("claim", "alice", "--withdraw", "c2", "--probe", "x").returncode == 2
+    wrong = krt_json("claim", "alice", "x", "--probe", "prot 1", exit_code=2)["error"]
+    assert (wrong["type"], wrong["column"]) == ("BadProbe", 1)
