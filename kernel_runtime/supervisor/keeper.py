@@ -1,7 +1,7 @@
 """The kernel process in our care: started, watched, adopted, interrupted, stopped, buried.
 
-Death is seen through a pidfd the moment it happens. What killed it is told only by wait(2), when the
-kernel is our child; after an adoption it is nobody's to know.
+Death is seen through a pidfd the moment it happens. What killed it is told only by wait(2), through the
+kernel's parent (`foster`), which outlives us.
 """
 
 from __future__ import annotations
@@ -182,7 +182,7 @@ class Keeper:
                 process.signal_process(record.process, signal.SIGKILL)
             else:
                 child.kill()
-            child.wait()
+            child.communicate()
 
     def _connect(self, record: KernelRecord, position: int, *, inherited: bool = False) -> None:
         self.record = record
@@ -385,7 +385,7 @@ class Keeper:
         """A kernel that died while nobody looked: hear its last words, then record the death."""
         self.record = record
         self._listen_to(record, position, inherited=True)
-        status = launch.told_status(self._directory, record)
+        status = launch.told_status(self._directory, record.incarnation)
         evidence: dict[str, Any] = {"found": "dead when a supervisor started"}
         if status is None:
             evidence["exit_status"] = "not known: no supervisor was there"
@@ -402,19 +402,13 @@ class Keeper:
             self._reactor.forget(self._pidfd)
             os.close(self._pidfd)
             self._pidfd = None
-        status: int | None = None
         evidence: dict[str, Any] = {}
-        if self._child is not None:
-            try:
-                _, status = os.waitpid(self._child.pid, 0)
-                self._child.returncode = os.waitstatus_to_exitcode(status)
-            except ChildProcessError:
-                status = None
-            self._child = None
+        child, self._child = self._child, None
+        status = launch.told_status(
+            self._directory, self.record.incarnation, child, patience=launch.STATUS_WITHIN
+        )
         if status is None:
-            status = launch.told_status(self._directory, self.record, launch.STATUS_WITHIN)
-        if status is None:
-            evidence["exit_status"] = "not known: another supervisor was the kernel's parent"
+            evidence["exit_status"] = "not known: the kernel's parent did not tell"
         self._finish_death(status, evidence)
 
     def _finish_death(self, status: int | None, evidence: dict[str, Any]) -> None:
@@ -466,7 +460,8 @@ class Keeper:
         if record.connection.transport == "ipc":
             for channel in ("shell", "iopub", "stdin", "control", "hb"):
                 Path(record.connection.endpoint(channel).removeprefix("ipc://")).unlink(missing_ok=True)
-        (self._sockets / f"kernel-{record.incarnation}.json").unlink(missing_ok=True)
+        for kind in ("json", "keys"):
+            (self._sockets / f"kernel-{record.incarnation}.{kind}").unlink(missing_ok=True)
         launch.status_file(self._directory, record.incarnation).unlink(missing_ok=True)
         if record.outbox is not None:
             shutil.rmtree(record.outbox, ignore_errors=True)

@@ -1,8 +1,8 @@
 """Start a kernel process, and know it again.
 
-The kernel leads its own session and process group, so no terminal and no client's death reaches it.
-JPY_PARENT_PID is not set: ipykernel's parent poller would end it with its supervisor. What is
-needed to adopt it is written to kernel.json before anybody talks to it.
+The kernel has a parent that outlives us (`foster`), leads its own process group and has a terminal that
+is nobody else's, so no client's death reaches it. JPY_PARENT_PID is not set: ipykernel's parent poller would
+end it with its supervisor. What is needed to adopt it is written to kernel.json before anybody talks to it.
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ import contextlib
 import ctypes
 import os
 import secrets
+import select
 import shlex
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ from msgspec import Struct
 
 from kernel_runtime import process
 from kernel_runtime.errors import IntegrityFault, KernelStartFailed
+from kernel_runtime.process import ProcessId
 from kernel_runtime.supervisor.bounds import Bounds
 from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.kernelspec import KernelSpec, is_ipykernel, offers_curve
@@ -34,7 +36,7 @@ from kernel_runtime.wire import Connection, ipc_connection
 
 _PR_SET_CHILD_SUBREAPER = 36
 STATUS_WITHIN = 0.5
-"""seconds in which the parent of a foreign kernel has written down how it ended"""
+"""seconds in which the parent of a kernel has written down how it ended"""
 
 _TRACE_BYTES = 1 << 20
 """are looked through: the fault handler writes up to 100 frames for each of up to 100 threads"""
@@ -57,7 +59,7 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     """kernel.json: the living kernel, for whoever supervises next."""
 
     incarnation: int
-    process: process.ProcessId
+    process: ProcessId
     connection: Connection
     outbox: str | None
     """directory of our kernel's outbox; None for a kernel that has none"""
@@ -70,6 +72,14 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     ones for a reply that is still due"""
     info: dict[str, Any] | None = None
     """content of its kernel_info_reply, once it answered"""
+    foster: ProcessId | None = None
+    """its parent, which holds its terminal; None for a kernel of a version that had none"""
+    terminal: str | None = None
+    """the kernel's controlling terminal, `/dev/pts/N`"""
+    keys: str = ""
+    """FIFO: what is written there is typed on the terminal"""
+    screen: str = ""
+    """file to which the terminal's output is appended"""
 
 
 def become_subreaper() -> None:
@@ -139,20 +149,23 @@ def start(
         argv[at + 1] = "kernel_runtime.kernel"
         argv += ["--outbox", str(outbox)]
     argv[0] = _interpreter(argv[0])
-    env = {k: v for k, v in os.environ.items() if k not in _OURS}
+    env = {k: v for k, v in os.environ.items() if k not in NOT_THE_SESSIONS}
     env.update({k: _fill(v, values) for k, v in spec.env.items()})
     env[MARK] = session_id
     env["KRT_OUTBOX_BOUND"] = str(bounds.outbox)
     env["KRT_OUTBOX_FREE"] = str(bounds.free_disk)
     log = directory / f"kernel-{incarnation}.log"
-    status_file(directory, incarnation).unlink(missing_ok=True)
+    keys = sockets / f"kernel-{incarnation}.keys"
+    screen = directory / f"kernel-{incarnation}.tty"
+    status = status_file(directory, incarnation)
+    status.unlink(missing_ok=True)
+    keys.unlink(missing_ok=True)
+    os.mkfifo(keys, 0o600)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
     try:
-        if own:
-            child = _spawn(argv, env, cwd, fd)
-            pid = child.pid
-        else:
-            child, pid = _spawn_in_foster_care(argv, env, cwd, fd, status_file(directory, incarnation))
+        child, pid, terminal = _spawn_in_foster_care(
+            [str(status), str(screen), str(keys)], argv, env, cwd, fd
+        )
     except OSError as error:
         raise KernelStartFailed(
             f"{shlex.join(argv)} cannot be started: {error.strerror}",
@@ -162,7 +175,7 @@ def start(
         ) from error
     finally:
         os.close(fd)
-    who = process.identify(pid) or process.ProcessId(pid, 0, process.boot_id())
+    who = process.identify(pid) or ProcessId(pid, 0, process.boot_id())
     record = KernelRecord(
         incarnation=incarnation,
         process=who,
@@ -172,66 +185,68 @@ def start(
         interrupt_mode=spec.interrupt_mode,
         language=spec.language,
         identities=[] if own else [new_identity()],
+        foster=process.identify(child.pid),
+        terminal=terminal,
+        keys=str(keys),
+        screen=str(screen),
     )
     return child, record
 
 
-def _spawn(
-    argv: list[str], env: dict[str, str], cwd: str, log: int, pass_fds: tuple[int, ...] = ()
-) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        argv,
-        env=env,
-        cwd=cwd,
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        close_fds=True,
-        pass_fds=pass_fds,
-    )
-
-
 def _spawn_in_foster_care(
-    argv: list[str], env: dict[str, str], cwd: str, log: int, status: Path
-) -> tuple[subprocess.Popen[bytes], int]:
-    """Start a kernel whose parent outlives us (`foster`); that parent, and the kernel's pid.
+    places: list[str], argv: list[str], env: dict[str, str], cwd: str, log: int
+) -> tuple[subprocess.Popen[bytes], int, str]:
+    """Start a kernel whose parent outlives us (`foster`); that parent, the kernel's pid and its terminal.
 
     Raises:
         OSError: the program cannot be executed.
     """
     foster = Path(__file__).with_name("foster.py")
-    read, write = os.pipe()
-    try:
-        care = [sys.executable, "-I", "-S", str(foster), str(write), str(status), *argv]
-        child = _spawn(care, env, cwd, log, (write,))
-    finally:
-        os.close(write)
-    with open(read, "rb") as told:
-        answer = told.read().decode()
+    child = subprocess.Popen(
+        [sys.executable, "-I", "-S", str(foster), *places, *argv],
+        env=env,
+        cwd=cwd,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=log,
+        start_new_session=True,
+        close_fds=True,
+        bufsize=0,
+    )
+    assert child.stdout is not None
+    answer = child.stdout.readline().decode().rstrip("\n")
     if answer.startswith("!") or not answer:
-        child.wait()
+        child.communicate()
         number = int(answer[1:] or 0)
         raise OSError(number, os.strerror(number) if number else "its parent process failed")
-    return child, int(answer)
+    pid, terminal = answer.split(" ", 1)
+    return child, int(pid), terminal
 
 
 def status_file(directory: Path, incarnation: int) -> Path:
-    """Where the wait(2) status of a foreign kernel is found once it has ended."""
+    """Where the wait(2) status of a kernel is found once it has ended."""
     return directory / f"kernel-{incarnation}.status"
 
 
-def told_status(directory: Path, record: KernelRecord, patience: float = 0.0) -> int | None:
-    """How a foreign kernel ended, as its parent saw it and wrote down; None when nobody knows."""
+def told_status(
+    directory: Path, incarnation: int, child: subprocess.Popen[bytes] | None = None, patience: float = 0.0
+) -> int | None:
+    """How a kernel ended, as its parent `child`, or that of another supervisor, tells; None: nobody does."""
+    if child is not None and child.stdout is not None:
+        with child.stdout:
+            ready = select.select([child.stdout], [], [], patience)[0]
+            line = child.stdout.readline() if ready else b""
+        child.poll()
+        if line:
+            return int(line)
     deadline = time.monotonic() + patience
-    while record.outbox is None:
+    while True:
         try:
-            return int(status_file(directory, record.incarnation).read_text(encoding="ascii"))
+            return int(status_file(directory, incarnation).read_text(encoding="ascii"))
         except (FileNotFoundError, ValueError):
             if time.monotonic() >= deadline:
-                break
-        time.sleep(0.01)
-    return None
+                return None
+        time.sleep(0.002)
 
 
 def new_identity() -> str:
@@ -265,7 +280,8 @@ def tcp_connection(key: str, kernel_name: str, *, curve: bool) -> Connection:
     )
 
 
-_OURS = frozenset({"JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "KRT_PRINCIPAL"})
+NOT_THE_SESSIONS = frozenset({"JPY_PARENT_PID", "JPY_INTERRUPT_EVENT", "KRT_PRINCIPAL"})
+"""of our own environment, what no process of the session gets"""
 
 
 def _fill(text: str, values: dict[str, str]) -> str:
@@ -318,11 +334,16 @@ def last_words(path: str, limit: int = 8192) -> str:
     return (error + b"\n\n" + failed)[:limit].decode("utf-8", "backslashreplace")
 
 
-def signal_left(session_id: str, kernel: KernelRecord | None, signum: int) -> list[dict[str, Any]]:
-    """Signal every marked process of a session but its kernel; `{"pid", "argv", "execution_id"}` of each."""
+def signal_left(
+    session_id: str, kernel: KernelRecord | None, signum: int, spare: Collection[int] = ()
+) -> list[dict[str, Any]]:
+    """Signal every marked process of a session but its kernel and those to spare.
+
+    `{"pid", "argv", "execution_id"}` of each.
+    """
     left: list[dict[str, Any]] = []
     for who, env in process.marked_processes(MARK, session_id):
-        if kernel is not None and who.pid == kernel.process.pid:
+        if who.pid in spare or (kernel is not None and who in (kernel.process, kernel.foster)):
             continue
         argv = process.command_line(who.pid)
         left.append({"pid": who.pid, "argv": argv, "execution_id": started_by_execution(session_id, env)})

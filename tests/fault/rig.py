@@ -135,6 +135,12 @@ class Rig:
         lock = self.file.directory / "supervisor.lock"
         return int(msgspec.json.decode(lock.read_bytes())["pid"])
 
+    def kernel_and_parent(self) -> set[int]:
+        kernel = self.kernel_pid()
+        fields = process.stat_fields(kernel)
+        assert fields is not None
+        return {kernel, int(fields[1])}
+
     def kernel_pid(self) -> int:
         who = session_files.living_kernel(self.file)
         assert who is not None
