@@ -15,6 +15,7 @@ from typing import Any, Self, TypeVar, Unpack
 
 from kernel_runtime.client.attaching import Creation, open_session
 from kernel_runtime.client.blocking_claims import BlockingClaimCalls
+from kernel_runtime.client.blocking_terminals import BlockingTerminalCalls
 from kernel_runtime.client.follow import Follower
 from kernel_runtime.client.results import Interrupted, Record
 from kernel_runtime.client.session import AsyncSession
@@ -101,7 +102,7 @@ class Execution(Record):
         return self._session.follow(self.cursor, until=self.execution_id, timeout=timeout, only=True)
 
 
-class Session(BlockingClaimCalls):
+class Session(BlockingClaimCalls, BlockingTerminalCalls):
     """A client of one session. `attach` makes one; leaving its `with` detaches.
 
     Methods, their arguments and errors are those of `AsyncSession`.

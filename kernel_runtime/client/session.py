@@ -25,6 +25,7 @@ from kernel_runtime.client.results import Accepted, Interrupted, Record
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
 from kernel_runtime.client.submission import How
+from kernel_runtime.client.terminals import TerminalCalls
 from kernel_runtime.client.world import WorldCalls
 from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import (
@@ -74,7 +75,7 @@ class Execution(Record):
         return self._session.follow(after=self.cursor, until=self.execution_id, timeout=timeout, only=True)
 
 
-class AsyncSession(ClaimCalls, WorldCalls):
+class AsyncSession(ClaimCalls, WorldCalls, TerminalCalls):
     """A client of one session. `attach` makes one; leaving its `async with` detaches."""
 
     def __init__(self, session: SessionFile, principal: str) -> None:
@@ -370,7 +371,7 @@ class AsyncSession(ClaimCalls, WorldCalls):
     async def stop(self) -> list[dict[str, Any]]:
         """End the kernel and the supervisor, keep the session; the processes that were left alive."""
         left: list[dict[str, Any]] = []
-        if spawn.is_running(self.file) or session_files.living_kernel(self.file) is not None:
+        if session_files.lives(self.file):
             try:
                 left = list((await self._line.request("stop")).get("left") or [])
             except SupervisorFault as fault:

@@ -246,6 +246,26 @@ def living_kernel(session: SessionFile) -> process.ProcessId | None:
     return found if found is not None and process.is_alive(found) else None
 
 
+def living_holders(session: SessionFile) -> list[process.ProcessId]:
+    """The holders of managed processes (`krt spawn`) that live."""
+    found: list[process.ProcessId] = []
+    for path in (session.directory / "processes").glob("*.json"):
+        with contextlib.suppress(FileNotFoundError, msgspec.MsgspecError, KeyError, TypeError):
+            holder = msgspec.convert(msgspec.json.decode(path.read_bytes())["holder"], process.ProcessId)
+            if process.is_alive(holder):
+                found.append(holder)
+    return found
+
+
+def lives(session: SessionFile) -> bool:
+    """Whether anything of the session runs: its supervisor, its kernel or a managed process."""
+    from kernel_runtime.client import spawn
+
+    return (
+        spawn.is_running(session) or living_kernel(session) is not None or bool(living_holders(session))
+    )
+
+
 def _process_in(document: object) -> process.ProcessId | None:
     if not isinstance(document, dict):
         return None
@@ -264,16 +284,14 @@ def remove(name: str) -> SessionFile:
 
     Raises:
         NoSuchSession: none of that name.
-        SessionBusy: its supervisor or kernel lives; nothing was changed.
+        SessionBusy: its supervisor, its kernel or a managed process lives; nothing was changed.
     """
-    from kernel_runtime.client import spawn
-
     session = load(name)
     lock = os.open(session.directory / "spawn.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         # with the spawn lock held nobody starts a supervisor in what is about to vanish
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if spawn.is_running(session) or living_kernel(session) is not None:
+        if lives(session):
             raise SessionBusy(
                 f"session {name} is running",
                 hint=f"`krt stop {name}` first: it ends the kernel and keeps the session",

@@ -35,6 +35,7 @@ _NOT_INHERITED = (
     "KRT_SESSION_ID",
     "KRT_EXECUTION",
     "KRT_INCARNATION",
+    "KRT_PROCESS",
 )
 """A session started from within a cell is nobody's child process: it must not carry the marks by
 which the outer session finds what its cells left behind, nor a parent that ipykernel would die with."""

@@ -26,6 +26,8 @@ class Bounds(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """no output is kept when less than this, or 5 % of the file system if that is less, is free"""
     outbox: int = 256 * MiB
     """what a kernel keeps while nobody collects"""
+    process_log: int = 16 * MiB
+    """the log of one managed process; past it the first half is dropped"""
 
 
 def load(session: Path, home: Path) -> Bounds:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 LEFT_KILL = 2.0
 """seconds that processes left behind have after SIGTERM, in a `stop`"""
 _LOOK = 0.05
+_HOLDERS = 0.6
+"""seconds after the SIGKILL that the holders of managed processes have"""
 
 
 class Ending:
@@ -83,29 +85,35 @@ class Ending:
         if self._ending_left:
             return
         self._ending_left = True
+        self._s.terminals.end_all()
         self._left = self._signal_left(signal.SIGTERM)
-        if not self._left:
+        if not self._left and not self._s.terminals.ending():
             self._stopped([])
             return
         deadline = time.monotonic() + LEFT_KILL
 
         def look() -> None:
             left = [p for p in self._left if process.identify(p["pid"]) is not None]
-            if not left or time.monotonic() > deadline + 1:
+            holding = self._s.terminals.ending()
+            if not (left or holding) or time.monotonic() > deadline + 1:
                 self._stopped(left)
                 return
             if time.monotonic() > deadline:
-                self._signal_left(signal.SIGKILL)
+                # a holder has to see how its command ended, and to write it down
+                self._signal_left(signal.SIGKILL, with_holders=time.monotonic() > deadline + _HOLDERS)
             self._s.reactor.after(_LOOK, look)
 
         self._s.reactor.after(_LOOK, look)
 
-    def _signal_left(self, signum: int) -> list[dict[str, Any]]:
-        return launch.signal_left(self._s.identity.session_id, self._s.keeper.record, signum)
+    def _signal_left(self, signum: int, *, with_holders: bool = False) -> list[dict[str, Any]]:
+        spare = [] if with_holders else self._s.terminals.holders()
+        return launch.signal_left(self._s.identity.session_id, self._s.keeper.record, signum, spare)
 
     def _stopped(self, left: list[dict[str, Any]]) -> None:
         self._s.notebooks.write_now()
-        result: Mapping[str, Any] = {"stopped": True, "ended": self._left, "left": left}
+        self._s.terminals.close_books()
+        ended = self._s.terminals.described(self._left)
+        result: Mapping[str, Any] = {"stopped": True, "ended": ended, "left": left}
         if self._token is not None:
             self._token.respond(result)
         self._s.leave("stop")
