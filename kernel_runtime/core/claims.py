@@ -200,7 +200,9 @@ def _judge_name(probe: Name, evidence: dict[str, Any]) -> Verdict:
         return _said(found == probe.number), evidence
     if probe.question == "type":
         full = str(evidence.get("type", ""))
-        return _said(probe.text in (full, full.rpartition(".")[2])), evidence
+        last, root = full.rpartition(".")[2], full.partition(".")[0]
+        # as people import it: libraries define their types in modules that they move about
+        return _said(probe.text in (full, last, f"{root}.{last}")), evidence
     return _judge_equal(probe, evidence)
 
 

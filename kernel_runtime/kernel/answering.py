@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kernel_runtime.kernel.attribution import NOBODY, current
+from kernel_runtime.kernel.describe import describe
 
 if TYPE_CHECKING:
     from kernel_runtime.kernel.kernel import SessionKernel
@@ -36,6 +37,7 @@ class Answering:
         self.ops: dict[str, Callable[[Mapping[str, Any], Respond], None]] = {
             "stack": lambda _, respond: respond({"frames": main_stack()}),
             "evaluate": self._evaluate,
+            "describe": self._describe,
         }
 
     def request(self, stream: Any, ident: list[bytes], message: dict[str, Any]) -> None:
@@ -55,6 +57,10 @@ class Answering:
         except Exception as error:  # noqa: BLE001 - whoever asks is told
             described = {"ename": type(error).__name__, "evalue": str(error)[:_REPR_MAX]}
             send({"ok": False, "error": described})
+
+    def _describe(self, asked: Mapping[str, Any], respond: Respond) -> None:
+        assert self._kernel.shell is not None
+        respond(describe(self._kernel.shell.user_ns, str(asked.get("name", ""))))
 
     def _evaluate(self, asked: Mapping[str, Any], respond: Respond) -> None:
         """The value of an expression, in a thread that is told to stop when the time is up."""

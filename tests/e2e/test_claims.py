@@ -122,3 +122,44 @@ def test_from_the_command_line(session: kr.Session) -> None:
     assert krt("claim", "alice", "--withdraw", "c2", "--probe", "x").returncode == 2
     wrong = krt_json("claim", "alice", "x", "--probe", "prot 1", exit_code=2)["error"]
     assert (wrong["type"], wrong["column"]) == ("BadProbe", 1)
+
+
+def test_what_a_name_stands_for_also_while_a_cell_runs(session: kr.Session) -> None:
+    session.execute("rows = list(range(336776)); limit = 0.5", timeout=60)
+    assert session.claim("loaded", probe="name rows has 336,776 rows").holds
+    assert session.claim("its type", probe="name rows is list").holds
+    assert session.claim("limit", probe="name limit == 0.5").holds
+    assert session.check("name gone exists").truth == "false"
+    assert session.check("expr len(rows) == 336776 and limit < 1").truth == "true"
+    assert session.check("expr limit > 1").truth == "false"
+    running = session.submit("import time\nwhile limit < 1: time.sleep(0.01)")
+    try:
+        assert [claim.truth for claim in session.claims()] == ["true"] * 3
+        assert session.check("expr sum(rows) > 0").truth == "true"
+    finally:
+        session.interrupt()
+        running.wait(timeout=60)
+
+
+def test_what_an_expression_does_not_say_is_unknown(session: kr.Session) -> None:
+    session.execute("import time, os; os.environ['STAGE'] = 'production'", timeout=60)
+    raised = session.check("expr nowhere == 1")
+    assert (raised.truth, "NameError" in raised.evidence["reason"]) == ("unknown", True)
+    assert "neither True nor False" in session.check("expr [1]").evidence["reason"]
+    slow = session.check("expr time.sleep(30) is None", timeout=0.3)
+    assert (slow.truth, "within" in slow.evidence["reason"]) == ("unknown", True)
+    stage = session.check("env STAGE is production")
+    assert (stage.truth, stage.evidence) == ("true", {"value": True})
+    assert session.check("env STAGE is testing").truth == "false"
+    assert session.check("env NO_SUCH_THING exists").truth == "false"
+
+
+def test_when_the_kernel_is_dead_no_name_is_there(session: kr.Session) -> None:
+    session.execute("x = 1", timeout=60)
+    session.claim("x is one", probe="name x == 1")
+    session.claim("x is odd", probe="expr x % 2 == 1")
+    session.execute("import os; os.kill(os.getpid(), 9)", timeout=60)
+    name, expression = session.claims()
+    assert (name.truth, expression.truth) == ("false", "unknown")
+    assert "the kernel is dead" in name.evidence["reason"]
+    assert "the kernel is dead" in expression.evidence["reason"]
