@@ -26,6 +26,8 @@ class Machinery(Struct, frozen=True, kw_only=True):
     sockets: frozenset[int] = frozenset()
     """inodes"""
     files: frozenset[str] = frozenset()
+    descriptors: dict[int, str] = {}
+    """all of them, with what each was"""
 
 
 NOTHING = Machinery(process=process.ProcessId(0, 0, ""))
@@ -33,11 +35,13 @@ NOTHING = Machinery(process=process.ProcessId(0, 0, ""))
 
 def note(directory: Path, record: KernelRecord) -> Machinery:
     """What the kernel of that record holds now; written down, and the notes on earlier kernels removed."""
-    links = procfs.descriptors(record.process.pid).values()
+    descriptors = procfs.descriptors(record.process.pid)
+    links = descriptors.values()
     found = Machinery(
         process=record.process,
         sockets=frozenset(inode for link in links if (inode := procfs.inode(link, "socket")) is not None),
         files=frozenset(link for link in links if link.startswith("/")),
+        descriptors=descriptors,
     )
     path = _path(directory, record)
     try:

@@ -17,6 +17,7 @@ from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.masking import mask_argv
 from kernel_runtime.supervisor import launch
 from kernel_runtime.supervisor.world import files, machinery, memory, procfs, sockets
+from kernel_runtime.supervisor.world.activity import Activity
 from kernel_runtime.supervisor.world.machinery import Machinery
 from kernel_runtime.supervisor.world.memory import Memory
 from kernel_runtime.supervisor.world.processes import Member, Scope, find
@@ -58,6 +59,7 @@ class World:
         """processes that are part of the machinery, and are nobody's resource"""
         self.memory = Memory(supervisor.reactor, self._running)
         self._machinery: Machinery | None = None
+        self.activity = Activity(supervisor, self._is_own_descriptor)
         self._glance_due = False
         supervisor.shell.on_change.append(self._changed)
         supervisor.rpc.register(self._ops())
@@ -68,7 +70,22 @@ class World:
             limit = args.get("limit")
             token.respond({"resources": self.resources(int(limit) if limit is not None else None)})
 
-        return {"resources": resources}
+        def why(_principal: str, _args: dict[str, Any], token: Any, _request: object) -> None:
+            self._s.keeper.look()
+            state = self._s.shell.state
+            reasons = dict(self._s.reporter.brief(state).why)
+            told = {"state": state.name, "why": reasons}
+            if state.running is None or state.kernel != "up":
+                token.respond(told)
+                return
+
+            def described(activity: dict[str, Any]) -> None:
+                reasons["activity"] = activity
+                token.respond(told)
+
+            self.activity.describe(described)
+
+        return {"resources": resources, "why": why}
 
     # -- looking
 
@@ -246,6 +263,12 @@ class World:
         if record is not None and (self._machinery is None or self._machinery.process != record.process):
             self._machinery = machinery.load(self._s.sockets, record)
         return self._machinery or machinery.NOTHING
+
+    def _is_own_descriptor(self, fd: int, target: str) -> bool:
+        """Whether a descriptor of the kernel's is the machinery's: event loops, wake-ups, channels."""
+        own = self._own()
+        inode = procfs.inode(target, "socket")
+        return inode in own.sockets or own.descriptors.get(fd) == target
 
     def _is_own_path(self, path: str) -> bool:
         if path in self._own().files:
