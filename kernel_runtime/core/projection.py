@@ -19,10 +19,11 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Protocol
 
 from msgspec.structs import replace
 
+from kernel_runtime.core.blocked import blocked_of
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Cell, Execution, Seen
 from kernel_runtime.model.facts import (
@@ -100,15 +101,7 @@ def step_execution(row: Execution | None, entry: Entry) -> Execution | None:
         case ExecutionStarted() if row.status == "queued":
             return replace(row, status="running", started_at=entry.at, incarnation=entry.incarnation)
         case InputRequested() if row.status != "queued":
-            blocked: dict[str, Any] = {
-                "on": fact.on or ("password" if fact.password else "input"),
-                "prompt": fact.prompt,
-                "pid": fact.pid,
-                "since": entry.at,
-            }
-            if fact.command:
-                blocked["command"] = fact.command
-            return replace(row, status="blocked", blocked=blocked)
+            return replace(row, status="blocked", blocked=blocked_of(fact, entry.at))
         case InputAnswered() | InputWithdrawn() if row.status == "blocked":
             return replace(row, status="running", blocked=None)
         case ExecutionFinished():

@@ -182,6 +182,8 @@ class InputRequested(Fact, frozen=True, kw_only=True, omit_defaults=True):
     pid: int | None = None
     command: list[str] = []
     """of the process that reads, secrets masked"""
+    echo: bool = True
+    """False: the terminal does not show what is typed; then the answer is in no file of ours"""
 
 
 class InputAnswered(Fact, frozen=True, kw_only=True, omit_defaults=True):

@@ -47,6 +47,7 @@ from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
 from kernel_runtime.supervisor.shell import Shell
 from kernel_runtime.supervisor.terminals import Terminals
+from kernel_runtime.supervisor.tty.watch import TerminalWatch
 from kernel_runtime.supervisor.world import World
 from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.version import __version__
@@ -157,6 +158,7 @@ class Supervisor:
         self.questions = KernelQuestions(self, probe_session)
         self.ending = Ending(self)
         self.rpc = Rpc(self)
+        self.tty = TerminalWatch(self)
         self.terminals = Terminals(self)
         self.world = World(self)
         self.claims = Claims(self)

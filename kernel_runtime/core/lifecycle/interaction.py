@@ -6,9 +6,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from kernel_runtime.core.blocked import blocked_of, is_secret, on_terminal
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.core.lifecycle.queue import SYSTEM, Result, abort, is_running, ladder_result, refuse
-from kernel_runtime.core.lifecycle.state import Ladder, Policy, State
+from kernel_runtime.core.lifecycle.state import Ladder, Policy, Running, State
 from kernel_runtime.errors import NotBlocked, SessionBusy
 from kernel_runtime.model import facts as f
 from kernel_runtime.model.entry import Draft
@@ -19,20 +20,44 @@ def input_asked(state: State, event: m.InputAsked, now: int, policy: Policy) -> 
         return state, []
     assert state.running is not None
     running = state.running
+    if event.on and running.blocked is not None and not on_terminal(running.blocked):
+        return state, []  # the cell's own question comes first: what reads the terminal reads on
     fact = f.InputRequested(
         execution_id=running.execution.execution_id,
         prompt=event.prompt,
         password=event.password,
         position=event.position,
+        on=event.on,
+        pid=event.pid,
+        command=list(event.command),
+        echo=event.echo,
     )
-    blocked = {
-        "on": "password" if event.password else "input",
-        "prompt": event.prompt,
-        "pid": None,
-        "since": event.since,
-    }
-    after = replace(state, running=replace(running, blocked=blocked))
-    return after, [m.Append(drafts=(Draft(fact, SYSTEM, state.incarnation),))]
+    drafts: list[Draft] = []
+    commands: list[m.Command] = []
+    if on_terminal(running.blocked):
+        why = "another process reads" if event.on else "the cell itself asks"
+        withdrawn, commands = _withdraw(state, running, why)
+        drafts.append(withdrawn)
+    drafts.append(Draft(fact, SYSTEM, state.incarnation))
+    after = replace(state, running=replace(running, blocked=blocked_of(fact, event.since)))
+    return after, [m.Append(drafts=tuple(drafts)), *commands]
+
+
+def input_gone(state: State, event: m.InputGone, now: int, policy: Policy) -> Result:
+    running = state.running
+    if running is None or running.execution.execution_id != event.execution_id:
+        return state, []
+    if not on_terminal(running.blocked):
+        return state, []  # answered meanwhile, or it is the cell that asks
+    draft, commands = _withdraw(state, running, event.reason)
+    after = replace(state, running=replace(running, blocked=None))
+    return after, [m.Append(drafts=(draft,)), *commands]
+
+
+def _withdraw(state: State, running: Running, reason: str) -> tuple[Draft, list[m.Command]]:
+    execution_id = running.execution.execution_id
+    fact = f.InputWithdrawn(execution_id=execution_id, reason=reason)
+    return Draft(fact, SYSTEM, state.incarnation), [m.WithdrawInput(execution_id=execution_id)]
 
 
 def answered(state: State, event: m.Answered, now: int, policy: Policy) -> Result:
@@ -50,14 +75,15 @@ def answered(state: State, event: m.Answered, now: int, policy: Policy) -> Resul
         )
     assert running.blocked is not None
     execution_id = running.execution.execution_id
-    secret = running.blocked["on"] == "password"
+    secret = is_secret(running.blocked)
+    answer = m.TypeInput if on_terminal(running.blocked) else m.SendInput
     fact = f.InputAnswered(
         execution_id=execution_id, value=None if secret or event.eof else event.text, eof=event.eof
     )
     after = replace(state, running=replace(running, blocked=None))
     return after, [
         m.Append(drafts=(Draft(fact, event.principal, state.incarnation),)),
-        m.SendInput(text=event.text, eof=event.eof),
+        answer(text=event.text, eof=event.eof),
         m.WithdrawInput(execution_id=execution_id),
         m.Respond(token=event.token, result={"execution_id": execution_id}),
     ]

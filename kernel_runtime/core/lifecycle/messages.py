@@ -146,6 +146,18 @@ class InputAsked(Event, frozen=True, kw_only=True):
     password: bool
     since: str
     position: int | None = None
+    on: str = ""
+    """`terminal`: a process reads the kernel's terminal; empty: the cell itself asks"""
+    pid: int | None = None
+    command: tuple[str, ...] = ()
+    echo: bool = True
+
+
+class InputGone(Event, frozen=True, kw_only=True):
+    """The process that waited for the terminal does no longer, and nobody of ours answered."""
+
+    execution_id: str
+    reason: str
 
 
 class Answered(Event, frozen=True, kw_only=True):
@@ -222,6 +234,13 @@ class SendInterrupt(Command, frozen=True, kw_only=True):
 
 
 class SendInput(Command, frozen=True, kw_only=True):
+    text: str | None
+    eof: bool
+
+
+class TypeInput(Command, frozen=True, kw_only=True):
+    """Type on the kernel's terminal."""
+
     text: str | None
     eof: bool
 

@@ -68,6 +68,7 @@ _HANDLERS: dict[type[m.Event], Callable[[State, Any, int, Policy], Result]] = {
     m.WentIdle: queue.went_idle,
     m.ShellDrained: queue.shell_drained,
     m.InputAsked: interaction.input_asked,
+    m.InputGone: interaction.input_gone,
     m.Answered: interaction.answered,
     m.Interrupted: interaction.interrupted,
     m.TurnedUnresponsive: kernel_life.unresponsive,

@@ -1,0 +1,178 @@
+"""Who waits for input from a terminal, as /proc shows it at one moment.
+
+A process reads if one of its threads is inside read(2) on the terminal. It listens if a thread is inside
+poll, select or epoll on the terminal, and on nothing that comes over a network: a server that also takes
+keys serves, it is not blocked. Where a process may not be looked into (sudo is another user's) it is called
+hidden, and only the terminal itself can say more.
+Not promised: what is no system call (io_uring), and processes that left the terminal and have no end of it
+as their stdin.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+from pathlib import Path
+
+from msgspec import Struct
+
+from kernel_runtime.supervisor.world import procfs
+
+_MOST_FDS = 1024
+_POLLIN = 0x1
+_EPOLLIN = 0x1
+
+# system call numbers by what their arguments mean: fd first, pollfd array, fd_set, epoll fd
+_CALLS: dict[str, dict[int, str]] = {
+    "x86_64": {
+        **dict.fromkeys((0, 19), "read"),
+        **dict.fromkeys((7, 271), "poll"),
+        **dict.fromkeys((23, 270), "select"),
+        **dict.fromkeys((232, 281, 441), "epoll"),
+    },
+    "aarch64": {
+        **dict.fromkeys((63, 65), "read"),
+        73: "poll",
+        72: "select",
+        **dict.fromkeys((22, 441), "epoll"),
+    },
+}
+
+
+class Reader(Struct, frozen=True):
+    """A process that waits for the terminal."""
+
+    pid: int
+    start_time: int
+    how: str
+    """`reads`, `listens`, or `hidden`: it sleeps, and may not be looked into"""
+    ticks: int
+    """processor time it has used: a listener that uses some between two looks is at work"""
+
+
+class Look(Struct, frozen=True):
+    """What one look found."""
+
+    readers: tuple[Reader, ...]
+    others: int
+    """processes beside the kernel and its parent that have the terminal"""
+
+
+def look(terminal: str, *, kernel: int, foster: int) -> Look:
+    """Everybody who has this terminal, and who of them waits for it."""
+    device = _device(terminal)
+    found: list[Reader] = []
+    others = 0
+    for pid in procfs.pids():
+        stat = procfs.stat(pid)
+        if stat is None or pid == foster or stat.state in "ZX":
+            continue
+        mine = stat.tty == device
+        if not mine and procfs.link(f"/proc/{pid}/fd/0") != terminal:
+            continue
+        others += pid != kernel
+        how = _waits(pid, _Terminal(terminal, mine=mine))
+        if how == "hidden" and (stat.state != "S" or not mine):
+            continue
+        if how is not None:
+            found.append(Reader(pid, stat.start_time, how, stat.ticks))
+    order = ("reads", "hidden", "listens")
+    found.sort(key=lambda reader: (order.index(reader.how), -reader.start_time, -reader.pid))
+    return Look(tuple(found), others)
+
+
+def _device(terminal: str) -> int:
+    """A terminal's number as /proc/PID/stat writes it."""
+    number = Path(terminal).stat().st_rdev
+    major, minor = os.major(number), os.minor(number)
+    return (minor & 0xFF) | (major << 8) | ((minor & ~0xFF) << 12)
+
+
+class _Terminal(Struct, frozen=True):
+    path: str
+    mine: bool
+    """it is the process's controlling terminal, so /dev/tty is it too"""
+
+    def is_at(self, pid: int, fd: int) -> bool:
+        target = procfs.link(f"/proc/{pid}/fd/{fd}")
+        return target == self.path or (self.mine and target == "/dev/tty")
+
+
+def _waits(pid: int, terminal: _Terminal) -> str | None:
+    calls = _CALLS.get(platform.machine(), {})
+    listens = False
+    for tid in procfs.threads(pid):
+        try:
+            with open(f"/proc/{pid}/task/{tid}/syscall", "rb", buffering=0) as file:
+                words = file.read(512).split()
+        except PermissionError:
+            return "hidden"
+        except OSError:  # gone meanwhile
+            continue
+        if not words or not words[0].isdigit():  # `running`, or in no system call
+            continue
+        kind = calls.get(int(words[0]))
+        if kind is None:
+            continue
+        arguments = [int(word, 16) for word in words[1:7]]
+        if kind == "read":
+            if terminal.is_at(pid, arguments[0]):
+                return "reads"
+            continue
+        fds = _watched(pid, kind, arguments)
+        if any(terminal.is_at(pid, fd) for fd in fds):
+            listens |= not _hears_a_network(pid, fds)
+    return "listens" if listens else None
+
+
+def _watched(pid: int, kind: str, arguments: list[int]) -> list[int]:
+    """The descriptors that a call waits for to be readable."""
+    if kind == "epoll":
+        return _watched_by_epoll(pid, arguments[0])
+    if kind == "poll":
+        count = min(arguments[1], _MOST_FDS)
+        raw = _memory(pid, arguments[0], 8 * count)
+        entries = struct.iter_unpack("ihh", raw[: len(raw) // 8 * 8])
+        return [fd for fd, events, _ in entries if fd >= 0 and events & _POLLIN]
+    count = min(arguments[0], _MOST_FDS)
+    raw = _memory(pid, arguments[1], -(-count // 8)) if arguments[1] else b""
+    return [fd for fd in range(min(count, 8 * len(raw))) if raw[fd // 8] >> (fd % 8) & 1]
+
+
+def _watched_by_epoll(pid: int, epoll: int) -> list[int]:
+    fds = []
+    for line in procfs.read(f"/proc/{pid}/fdinfo/{epoll}").decode("ascii", "replace").splitlines():
+        words = line.split()
+        if len(words) >= 4 and words[0] == "tfd:" and int(words[3], 16) & _EPOLLIN:
+            fds.append(int(words[1]))
+    return fds[:_MOST_FDS]
+
+
+def _memory(pid: int, address: int, size: int) -> bytes:
+    try:
+        fd = os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return b""
+    try:
+        return os.pread(fd, size, address)
+    except (OSError, OverflowError):
+        return b""
+    finally:
+        os.close(fd)
+
+
+def _hears_a_network(pid: int, fds: list[int]) -> bool:
+    sockets = {
+        inode
+        for fd in fds
+        if (inode := procfs.inode(procfs.link(f"/proc/{pid}/fd/{fd}"), "socket")) is not None
+    }
+    if not sockets:
+        return False
+    for table in ("tcp", "tcp6", "udp", "udp6"):
+        for line in procfs.read(f"/proc/{pid}/net/{table}").splitlines()[1:]:
+            words = line.split()
+            if len(words) > 9 and words[9].isdigit() and int(words[9]) in sockets:
+                return True
+    return False
