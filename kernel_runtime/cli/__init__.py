@@ -28,6 +28,8 @@ TABLE: dict[str, dict[str, str]] = {
         "attach": "Open an interactive console on the live session.",
         "answer": "Answer what the session is blocked on.",
         "interrupt": "Interrupt what runs.",
+        "spawn": "Start a process that belongs to the session.",
+        "term": "Open a terminal that belongs to the session.",
     },
     "Looking": {
         "status": "Reconcile, and show the truth table.",

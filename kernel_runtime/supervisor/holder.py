@@ -30,6 +30,7 @@ from typing import Any
 from ptyprocess import PtyProcess
 
 from kernel_runtime.frames import JSON, RAW, BadFrame, Unpacker, pack
+from kernel_runtime.supervisor.holder_drawing import Drawing
 from kernel_runtime.supervisor.holder_log import ProcessLog
 
 PATIENCE = 2.0
@@ -43,10 +44,6 @@ _LAG_MAX = 1 << 20
 _READ = 1 << 16
 _LAST_WORDS = 4 << 20
 """bytes that are read of a command that has ended before its end is told"""
-WINDOW = 128 << 10
-"""as in `holder_screen`, which is loaded when somebody asks"""
-_SLICE = 8 << 10
-"""bytes that a screen is fed between two looks at everything else"""
 
 _Handler = Callable[[int], None]
 
@@ -70,21 +67,11 @@ class Holder:
         self._config = config
         self._files = os.path.join(config["directory"], config["process_id"])
         self._socket_path = os.path.join(config["sockets"], config["process_id"] + ".sock")
-        self._rows, self._cols = int(config["rows"]), int(config["cols"])
+        self._drawing = Drawing(int(config["rows"]), int(config["cols"]))
         self._poll = select.poll()
         self._handlers: dict[int, _Handler] = {}
         self._peers: dict[int, Peer] = {}
         self._input = bytearray()
-        self._recent = bytearray()
-        """the last output, for a screen"""
-        self._said = 0
-        self._fed = 0
-        """how much of what was said the screen has been fed"""
-        self._screen: Any = None
-        self._since = "start"
-        self._wanted: list[Callable[[], None]] = []
-        """what waits until the screen is up to date"""
-        self._slices = 0
         self._status: dict[str, Any] | None = None
         self._hung_up = False
         self._ending = False
@@ -109,7 +96,7 @@ class Holder:
             config["argv"],
             env=config["env"],
             preexec_fn=lambda: _become(config["cwd"]),
-            dimensions=(self._rows, self._cols),
+            dimensions=(self._drawing.rows, self._drawing.cols),
         )
         self._master: int = self._process.fd
         os.set_blocking(self._master, False)
@@ -196,8 +183,8 @@ class Holder:
             if self._kill_at is not None and time.monotonic() >= self._kill_at:
                 self._kill_at = None
                 self._signal_group(signal.SIGKILL)
-            if self._wanted:
-                self._draw_on()
+            if self._drawing.pending:
+                self._drawing.step()
             if self._leave_at is None and self._status is not None and (self._hung_up or self._ending):
                 self._keep_screen()
         self._log.close()
@@ -207,7 +194,7 @@ class Holder:
         return self._leave_at is not None and time.monotonic() >= self._leave_at
 
     def _patience(self) -> int | None:
-        if self._wanted:
+        if self._drawing.pending:
             return 0
         dues = [due for due in (self._kill_at, self._leave_at) if due is not None]
         return max(0, int((min(dues) - time.monotonic()) * 1000) + 1) if dues else None
@@ -246,10 +233,7 @@ class Holder:
 
     def _heard(self, data: bytes) -> None:
         self._log.append(data)
-        self._said += len(data)
-        self._recent += data[-2 * WINDOW :]
-        if len(self._recent) > 2 * WINDOW:
-            del self._recent[:-WINDOW]
+        self._drawing.heard(data)
         for peer in list(self._peers.values()):
             if peer.listens:
                 self._pass_on(peer, data)
@@ -424,7 +408,7 @@ class Holder:
                 sent = self._signal_group(int(request["signal"]), foreground=bool(request.get("foreground")))
                 reply({} if sent else {"error": "it has ended"})
             case "screen":
-                self._when_drawn(lambda: reply({"screen": self._document()}))
+                self._drawing.when_drawn(lambda: reply({"screen": self._drawing.document()}))
             case "subscribe":
                 reply(self._state())
                 self._show(peer)
@@ -438,8 +422,8 @@ class Holder:
         return {
             "process_id": self._config["process_id"],
             "pid": self._pid,
-            "rows": self._rows,
-            "cols": self._cols,
+            "rows": self._drawing.rows,
+            "cols": self._drawing.cols,
             "ended": self._status,
             "output": self._log.counts(),
         }
@@ -447,13 +431,9 @@ class Holder:
     def _resize(self, rows: int, cols: int) -> None:
         if not (0 < rows < 1000 and 0 < cols < 1000):
             raise ValueError(f"no size of a terminal: {rows} x {cols}")
-        if (rows, cols) == (self._rows, self._cols) or self._hung_up:
-            return
-        if self._screen is not None:
-            self._feed(self._said - self._fed)
-            self._screen.resize(rows, cols)
-        self._rows, self._cols = rows, cols
-        self._process.setwinsize(rows, cols)
+        if (rows, cols) != (self._drawing.rows, self._drawing.cols) and not self._hung_up:
+            self._drawing.resize(rows, cols)
+            self._process.setwinsize(rows, cols)
 
     # -- the screen
 
@@ -464,73 +444,22 @@ class Holder:
         def shown() -> None:
             if peer.sock.fileno() >= 0:
                 peer.listens = True
-                self._send(peer, RAW, self._screen.render())
+                self._send(peer, RAW, self._drawing.render())
 
-        self._when_drawn(shown)
-
-    def _when_drawn(self, call: Callable[[], None]) -> None:
-        if not self._wanted:
-            self._slices = 0
-            self._begin_to_draw()
-        self._wanted.append(call)
-
-    def _begin_to_draw(self) -> None:
-        if self._screen is not None and self._said - self._fed <= WINDOW:
-            return
-        from kernel_runtime.supervisor import holder_screen
-
-        recent = bytes(self._recent[-WINDOW:])
-        skip, since = holder_screen.beginning(recent, complete=len(recent) == self._said)
-        self._screen = holder_screen.TerminalScreen(self._rows, self._cols)
-        self._since = since
-        self._fed = self._said - len(recent) + skip
-
-    def _draw_on(self) -> None:
-        """Feed a little; call those who wait once nothing is left."""
-        self._slices += 1
-        left = self._said - self._fed
-        if left > WINDOW or self._slices > 2 * WINDOW // _SLICE:
-            # it says more than can be read: what is not fed by now is left out
-            self._fed = max(self._fed, self._said - 2 * _SLICE)
-            self._since = "cut"
-            left = self._said - self._fed
-        self._feed(min(left, _SLICE))
-        if self._fed == self._said:
-            wanted, self._wanted = self._wanted, []
-            for call in wanted:
-                call()
-
-    def _feed(self, size: int) -> None:
-        if size <= 0:
-            return
-        size = min(size, len(self._recent))
-        at = len(self._recent) - (self._said - self._fed)
-        if at < 0:
-            self._since = "cut"
-            at = 0
-        piece = bytes(self._recent[at : at + size])
-        self._fed = self._said - len(self._recent) + at + len(piece)
-        self._screen.feed(piece)
-
-    def _document(self) -> dict[str, Any]:
-        return {**self._screen.document(), "since": self._since}
+        self._drawing.when_drawn(shown)
 
     def _keep_screen(self) -> None:
         """The last screen, for those who ask when the holder is gone; then go."""
         self._leave_at = time.monotonic() + GOODBYE
-        if self._ending or self._wanted:
-            for call in self._wanted if self._screen is not None else ():
-                call()
-            self._wanted = []
-            if self._ending:
-                return
-        self._when_drawn(self._save_screen)
-        while self._wanted:
-            self._draw_on()
+        if self._ending:
+            return
+        self._drawing.when_drawn(self._save_screen)
+        while self._drawing.pending:
+            self._drawing.step()
 
     def _save_screen(self) -> None:
         try:
-            _write(self._files + ".screen", self._document())
+            _write(self._files + ".screen", self._drawing.document())
         except OSError as error:
             sys.stderr.write(f"{self._files}.screen cannot be written: {error}\n")
 

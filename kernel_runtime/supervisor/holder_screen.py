@@ -1,9 +1,9 @@
 """What is on a terminal's screen, by pyte: as text for a program, as escape codes for another terminal.
 
-pyte reads about 0.25 to 1 MB/s, a process writes 100: so the holder keeps only the last `WINDOW` bytes
-and feeds them when somebody asks. `since` says what a screen stands on: `start` (all that was ever
-said), `clear` (the last time that the program cleared its screen), `cut` (neither was within the window:
-what was drawn before and never again is missing, and colours may be those of a moment before).
+The holder feeds it the last output only (`holder_drawing`). `since` says what a screen stands on:
+`start` (all that was ever said), `clear` (the last time that the program cleared its screen), `cut` (neither
+was within the window: what was drawn before and never again is missing, and colours may be those of a moment
+before).
 
 Not promised: graphics, mouse reports, answers to a program that asks its terminal who it is.
 """
@@ -14,9 +14,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pyte
-
-WINDOW = 128 << 10
-"""bytes of output that a screen is made from at most"""
 
 _CLEARS = (b"\x1b[2J", b"\x1bc", b"\x1b[?1049h", b"\x1b[?1047h", b"\x1b[?47h")
 _ALTERNATE = {1049, 1047, 47}

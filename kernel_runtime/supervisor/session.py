@@ -161,6 +161,8 @@ class Supervisor:
         self.tty = TerminalWatch(self)
         self.terminals = Terminals(self)
         self.world = World(self)
+        self.world.managed = self.terminals.rows
+        self.world.helpers.append(self.terminals.holders)
         self.claims = Claims(self)
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(

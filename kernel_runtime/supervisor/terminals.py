@@ -147,7 +147,8 @@ class Terminals:
             "command": fact.argv,
             "cwd": fact.cwd,
             "interactive": fact.interactive,
-            "started_by": one.principal,
+            "started_by": None,
+            "principal": one.principal,
             "started_at": iso_time(one.started_at),
             "log": str(self.directory / f"{fact.process_id}.log"),
             "ended": ended is not None,
@@ -356,8 +357,7 @@ class Terminals:
         """
         self.adopt()
         name = self._s.identity.name
-        process_id = process_id or self._next(interactive=interactive)
-        living = self._known.get(process_id)
+        living = self._known.get(process_id or "")
         if process_id in self._starting or (living is not None and living.ended is None):
             raise SpawnFailed(
                 f"session {name}: process {process_id} lives already",
@@ -365,8 +365,10 @@ class Terminals:
                 session=name,
                 process_id=process_id,
             )
-        env = {k: v for k, v in os.environ.items() if k not in launch.NOT_THE_SESSIONS}
+        env: dict[str, str] = {k: v for k, v in os.environ.items() if k not in launch.NOT_THE_SESSIONS}
         env |= {"TERM": "xterm-256color", **environment}
+        program = _program(argv[0], cwd, env.get("PATH"), name)
+        process_id = process_id or self._next(interactive=interactive)
         env |= {launch.MARK: self._s.identity.session_id, "KRT_PROCESS": process_id}
         for path in (self.directory, self.sockets):
             path.mkdir(mode=0o700, exist_ok=True)
@@ -374,7 +376,7 @@ class Terminals:
             "process_id": process_id,
             "directory": str(self.directory),
             "sockets": str(self.sockets),
-            "argv": [_program(argv[0], cwd, env.get("PATH"), name), *argv[1:]],
+            "argv": [program, *argv[1:]],
             "shown": mask_argv(argv),
             "cwd": cwd,
             "env": env,
