@@ -11,7 +11,8 @@ Invariants:
   hides what an earlier one did.
 - A `silent` execution is an execution, not a cell: its client asked that nobody see it.
 
-They do not judge: whether a cell is `lost` or `live` is for reconcile.
+Names and what hangs on them are core.heap's part. They do not judge: whether a cell is `lost` or
+`live` is for reconcile.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from typing import Protocol
 from msgspec.structs import replace
 
 from kernel_runtime.core.blocked import blocked_of
+from kernel_runtime.core.heap import MOVES_HEAP, HeapFold, HeapRows
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Cell, Execution, Seen
 from kernel_runtime.model.facts import (
@@ -74,8 +76,8 @@ TELLING_ACCEPTS = frozenset({"status", "brief", "stderr"})
 the truth knows it. Being refused or attaching are not among them, or the first refusal would be the
 only one and a client that attaches before each execution would never be stopped."""
 
-CellCount = tuple[int, str, str | None]
-"""`(incarnation, status, outcome)` of a cell's row"""
+CellCount = tuple[int, str, str | None, str]
+"""`(incarnation, status, outcome, heap)` of a cell's row"""
 
 
 def source_digest(source: str) -> str:
@@ -152,9 +154,9 @@ def step_cell(
         return replace(cell, executions=cell.executions + 1)
     if cell is None:
         return None
-    if cell.execution_id == after.execution_id or (
-        before.started_at is None and after.started_at is not None
-    ):
+    if cell.execution_id == after.execution_id:
+        return replace(cell, incarnation=after.incarnation, status=after.status, outcome=after.outcome)
+    if before.started_at is None and after.started_at is not None:
         return _cell(after, position=cell.position, executions=cell.executions)
     return cell
 
@@ -202,10 +204,10 @@ def position_of(fact: Fact) -> int | None:
 
 
 def count_of(cell: Cell) -> CellCount:
-    return (cell.incarnation, cell.status, cell.outcome)
+    return (cell.incarnation, cell.status, cell.outcome, cell.heap)
 
 
-class Rows(Protocol):
+class Rows(HeapRows, Protocol):
     """Rows that were folded before: what a store gives to go on from."""
 
     def execution(self, execution_id: str) -> Execution | None: ...
@@ -218,10 +220,18 @@ class Rows(Protocol):
 class _NoRows:
     """Before the first entry."""
 
-    def nothing(self, _name: str) -> None:
+    def nothing(self, _key: str) -> None:
         return None
 
-    execution = cell = seen = nothing
+    def no_heap(self, _incarnation: int) -> None:
+        return None
+
+    def none_at_all(self, _incarnation: int, *_more: object) -> tuple[()]:
+        return ()
+
+    execution = cell = seen = name = observation = nothing
+    heap = no_heap
+    readers = open_cells = observed_cells = unreadable = none_at_all
 
 
 class Projections:
@@ -237,11 +247,14 @@ class Projections:
         """per incarnation, the greatest outbox position recorded in it"""
         self.counts: Counter[CellCount] = Counter()
         """cells per state; the difference to `base`, so zero and negative numbers too"""
+        self.heap = HeapFold(self._base, self)
 
     def apply(self, entry: Entry) -> None:
         kind = type(entry.fact)
         if kind in MOVES_EXECUTION and entry.execution_id is not None:
             self._move(entry, entry.execution_id)
+        if kind in MOVES_HEAP:
+            self.heap.apply(entry, self._cell_of)
         if kind in MOVES_SEEN:
             before = self.seen.get(entry.principal) or self._base.seen(entry.principal)
             seen = step_seen(before, entry)
@@ -265,14 +278,28 @@ class Projections:
         if after is None or after is before:
             return
         self.executions[execution_id] = after
-        old = self.cells.get(after.cell_id) or self._base.cell(after.cell_id)
+        old = self.cell(after.cell_id)
         new = step_cell(old, before, after, entry)
         if new is None or new is old:
             return
-        self.cells[new.cell_id] = new
+        if old is not None and old.heap and not new.heap:
+            self.heap.forget(new.cell_id)
+        self.put_cell(new)
+
+    def cell(self, cell_id: str) -> Cell | None:
+        """The row as it is by now."""
+        return self.cells.get(cell_id) or self._base.cell(cell_id)
+
+    def put_cell(self, cell: Cell) -> None:
+        old = self.cell(cell.cell_id)
+        self.cells[cell.cell_id] = cell
         if old is not None:
             self.counts[count_of(old)] -= 1
-        self.counts[count_of(new)] += 1
+        self.counts[count_of(cell)] += 1
+
+    def _cell_of(self, execution_id: str) -> str | None:
+        execution = self.execution(execution_id)
+        return None if execution is None else execution.cell_id
 
 
 def fold(entries: Iterable[Entry]) -> Projections:

@@ -19,29 +19,46 @@ from typing import Any, Self, TypeVar, cast
 import apsw
 import msgspec
 
+from kernel_runtime.core.names import sharing
 from kernel_runtime.errors import JournalNewer, NoSuchExecution
 from kernel_runtime.journal import connection as opener
 from kernel_runtime.journal import faults, schema
+from kernel_runtime.journal.cell_rows import CELL_COLUMNS, cell_of_row
 from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
+from kernel_runtime.journal.heap_rows import (
+    NAME_COLUMNS,
+    NAME_COUNT_COLUMNS,
+    OBSERVATION_COLUMNS,
+    fetch_heap,
+    fetch_name,
+    name_of_row,
+    observation_of_row,
+)
 from kernel_runtime.journal.lock import Mark
 from kernel_runtime.journal.rows import (
-    CELL_COLUMNS,
     EXECUTION_COLUMNS,
     QUEUED_SEQ,
-    cell_of_row,
     execution_of_row,
     fetch_by_key,
     fetch_execution,
 )
 from kernel_runtime.model import facts
 from kernel_runtime.model.entry import Entry
-from kernel_runtime.model.execution import Cell, Execution, Seen
+from kernel_runtime.model.execution import Cell, Execution, Heap, Name, Observation, Seen
 from kernel_runtime.model.facts import ExecutionQueued
 
 ENTRY_COLUMNS = "seq, at, mono, incarnation, principal, kind, execution_id, payload, digest, prev_hash, hash"
 
-_SEVERITY = ("unknown", "died", "interrupted", "error", "aborted", "", "ok")
-"""outcomes worst first; the empty one has none yet"""
+_SEVERITY = ("unknown", "died", "interrupted", "error", "stale", "aborted", "", "ok")
+"""outcomes worst first; the empty one has none yet, and `stale` is what an `ok` became"""
+
+_CELLS_OF_STATE = (
+    f"SELECT {CELL_COLUMNS} FROM cells WHERE incarnation = ? AND status = ? AND outcome IS ? AND heap = ? "
+    "ORDER BY position LIMIT ?"
+)
+
+_State = tuple[bool, str, str, str | None, int]
+"""`(of an earlier incarnation, status, outcome, heap where it decides, incarnation)`"""
 
 _T = TypeVar("_T")
 
@@ -227,35 +244,86 @@ class JournalReader:
     def cell_counts(self) -> list[tuple[int, str, str | None, int]]:
         """`(incarnation, status, outcome, number of cells)` of each state that a cell is in."""
         rows = self._all(
-            "SELECT incarnation, status, outcome, n FROM cell_counts ORDER BY incarnation, status, outcome"
+            "SELECT incarnation, status, outcome, sum(n) FROM cell_counts GROUP BY 1, 2, 3 ORDER BY 1, 2, 3"
         )
         return [(incarnation, status, outcome or None, n) for incarnation, status, outcome, n in rows]
 
-    def worst_cells(self, limit: int, incarnation: int) -> list[Cell]:
-        """At most `limit` cells that are not `ok` in this incarnation, the worst first.
+    def heap_counts(self) -> list[tuple[int, str, str | None, str, int]]:
+        """`cell_counts` told apart by `Cell.heap`: `(incarnation, status, outcome, heap, n)`."""
+        rows = self._all(
+            "SELECT incarnation, status, outcome, heap, n FROM cell_counts "
+            "ORDER BY incarnation, status, outcome, heap"
+        )
+        return [(number, status, outcome or None, heap, n) for number, status, outcome, heap, n in rows]
+
+    def worst_cells(self, limit: int, incarnation: int, *, own: bool = False) -> list[Cell]:
+        """At most `limit` cells that are not well in this incarnation, the worst first.
 
         First those of earlier incarnations, whose heap is gone, then by outcome: unknown, died,
-        interrupted, error, aborted, none yet. Within that in notebook order.
+        interrupted, error, stale by its names, aborted, none yet. Within that in notebook order.
+        Superseded cells are well. `own`: the kernel tells of names, so a cell of which it has not is
+        not known to be well.
         """
-        groups = [
-            (number != incarnation, status, outcome or "", number)
-            for number, status, outcome, _n in self.cell_counts()
-            if (number, status, outcome) != (incarnation, "done", "ok")
-        ]
-        groups.sort(
-            key=lambda group: (not group[0] or group[2] in ("", "aborted"), _rank(group[2]), group[3])
-        )
+        well = ("live", "superseded") if own else ("live", "superseded", "")
+        groups: dict[_State, list[str]] = {}
+        for number, status, outcome, heap, _n in self.heap_counts():
+            this_ok = (number, status, outcome) == (incarnation, "done", "ok")
+            if this_ok and heap in well:
+                continue
+            state = (number != incarnation, status, outcome or "", heap if this_ok else None, number)
+            groups.setdefault(state, []).append(heap)
         found: list[Cell] = []
-        for _earlier, status, outcome, number in groups:
-            if len(found) >= limit:
+        for state in sorted(groups, key=_badness):
+            left = limit - len(found)
+            if left <= 0:
                 break
-            rows = self._all(
-                f"SELECT {CELL_COLUMNS} FROM cells WHERE incarnation = ? AND status = ? AND outcome IS ? "
-                "ORDER BY position LIMIT ?",
-                (number, status, outcome or None, limit - len(found)),
-            )
-            found += map(cell_of_row, rows)
+            _earlier, status, outcome, _heap, number = state
+            # each part by the index; together they are in the notebook's order again
+            parts = [
+                self._all(_CELLS_OF_STATE, (number, status, outcome or None, heap, left))
+                for heap in groups[state]
+            ]
+            cells = sorted((cell_of_row(row) for part in parts for row in part), key=lambda c: c.position)
+            found += cells[:left]
         return found
+
+    def names(self) -> list[Name]:
+        """Every name that is there, or was in an earlier incarnation, by name; with what they share."""
+        rows = self._all(f"SELECT {NAME_COLUMNS} FROM names WHERE present = 1 ORDER BY name")
+        return sharing(map(name_of_row, rows), self._last_heap())
+
+    def all_names(self) -> list[Name]:
+        """`names`, and those that were deleted."""
+        return [name_of_row(row) for row in self._all(f"SELECT {NAME_COLUMNS} FROM names ORDER BY name")]
+
+    def name(self, name: str) -> Name | None:
+        """One name, also when it was deleted (`present` is false)."""
+        row = self._guarded(lambda: fetch_name(self._connection, facts.escape_text(name)))
+        return None if row is None else sharing([row], self.heap(row.incarnation))[0]
+
+    def name_counts(self) -> list[tuple[int, str, int]]:
+        """`(incarnation, state, n)`: names that are there; the state is `live`, `drifted`, `unreadable`."""
+        rows = self._all(f"SELECT {NAME_COUNT_COLUMNS} FROM name_counts ORDER BY incarnation, state")
+        return [(incarnation, state, n) for incarnation, state, n in rows]
+
+    def heap(self, incarnation: int) -> Heap | None:
+        """What is known of an incarnation's names as a whole; None before its first observation."""
+        return self._guarded(lambda: fetch_heap(self._connection, incarnation))
+
+    def _last_heap(self) -> Heap | None:
+        (last,) = self._one("SELECT max(incarnation) FROM heaps")
+        return None if last is None else self.heap(last)
+
+    def observations(self, cell_ids: Iterable[str] | None = None) -> dict[str, Observation]:
+        """What the probe told of each cell's latest execution; of these cells only, if given."""
+        query = f"SELECT {OBSERVATION_COLUMNS} FROM observations"
+        if cell_ids is None:
+            rows = self._all(query)
+        else:
+            rows = [
+                row for cell_id in cell_ids for row in self._all(f"{query} WHERE cell_id = ?", (cell_id,))
+            ]
+        return {row[0]: observation_of_row(row) for row in rows}
 
     def count_executions(self) -> int:
         """How many executions there are. Walks an index: ask once and count on."""
@@ -328,8 +396,11 @@ def _seqs_of_kind(kind: str, order: str) -> str:
     return f"SELECT seq FROM ({one})"
 
 
-def _rank(outcome: str) -> int:
-    return _SEVERITY.index(outcome) if outcome in _SEVERITY else 0
+def _badness(state: _State) -> tuple[bool, int, int, str]:
+    earlier, _status, outcome, heap, number = state
+    last = not earlier or outcome in ("", "aborted")
+    told = outcome if heap is None else heap or "unknown"
+    return last, _SEVERITY.index(told) if told in _SEVERITY else 0, number, heap or ""
 
 
 def _payload(connection: apsw.Connection, row: Sequence[Any], path: Path) -> bytes:

@@ -8,21 +8,21 @@ principals of this process are kept in memory, and only once their transaction i
 # ruff: noqa: S608 - the only parts put into statements are constants of this package
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import apsw
 import msgspec
 
 from kernel_runtime.core.projection import Projections
+from kernel_runtime.journal.cell_rows import CELL_COLUMNS, cell_of_row, cell_row
+from kernel_runtime.journal.heap_rows import HeapStore, remember
 from kernel_runtime.model.execution import Cell, Execution, Seen
 
 EXECUTION_COLUMNS = (
     "queued_seq, execution_id, cell_id, principal, msg_id, source_digest, queued_at, key, incarnation, "
     "status, outcome, execution_count, started_at, finished_at, finished_seq, error, evidence, blocked"
 )
-CELL_COLUMNS = "cell_id, position, execution_id, source_digest, incarnation, status, outcome, executions"
-
 QUEUED_SEQ = (
     "SELECT seq FROM entries WHERE execution_id = ? AND kind = 'ExecutionQueued' ORDER BY seq LIMIT 1"
 )
@@ -33,16 +33,19 @@ _UPDATE_EXECUTION = (
     "UPDATE executions SET incarnation = ?, status = ?, outcome = ?, execution_count = ?, started_at = ?, "
     "finished_at = ?, finished_seq = ?, error = ?, evidence = ?, blocked = ? WHERE queued_seq = ?"
 )
-_INSERT_CELL = f"INSERT INTO cells ({CELL_COLUMNS}) VALUES ({', '.join('?' * 8)})"
+_INSERT_CELL = f"INSERT INTO cells ({CELL_COLUMNS}) VALUES ({', '.join('?' * 15)})"
 _UPDATE_CELL = (
     "UPDATE cells SET execution_id = ?, source_digest = ?, incarnation = ?, status = ?, outcome = ?, "
-    "executions = ? WHERE cell_id = ?"
+    "executions = ?, heap = ?, held = ?, adrift = ?, gone = ?, changed = ?, unsure = ?, open = ? "
+    "WHERE cell_id = ?"
 )
 _COUNT = (
-    "INSERT INTO cell_counts VALUES (?, ?, ?, ?) "
-    "ON CONFLICT (incarnation, status, outcome) DO UPDATE SET n = n + excluded.n"
+    "INSERT INTO cell_counts VALUES (?, ?, ?, ?, ?) "
+    "ON CONFLICT (incarnation, status, outcome, heap) DO UPDATE SET n = n + excluded.n"
 )
-_DROP_COUNT = "DELETE FROM cell_counts WHERE incarnation = ? AND status = ? AND outcome = ? AND n = 0"
+_DROP_COUNT = (
+    "DELETE FROM cell_counts WHERE incarnation = ? AND status = ? AND outcome = ? AND heap = ? AND n = 0"
+)
 _SEEN = (
     "INSERT INTO seen VALUES (?, ?, ?) ON CONFLICT (principal) "
     "DO UPDATE SET incarnation = excluded.incarnation, accepted = excluded.accepted"
@@ -51,12 +54,6 @@ _POSITION = (
     "INSERT INTO positions VALUES (?, ?) "
     "ON CONFLICT (incarnation) DO UPDATE SET position = max(position, excluded.position)"
 )
-
-_CACHED = 256
-"""rows of cells and principals kept in memory"""
-
-_K = TypeVar("_K")
-_V = TypeVar("_V")
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
@@ -121,33 +118,6 @@ def execution_of_row(row: Sequence[Any]) -> Execution:
     )
 
 
-def cell_row(cell: Cell) -> tuple[Any, ...]:
-    """Values in the order of CELL_COLUMNS."""
-    return (
-        cell.cell_id,
-        cell.position,
-        cell.execution_id,
-        cell.source_digest,
-        cell.incarnation,
-        cell.status,
-        cell.outcome,
-        cell.executions,
-    )
-
-
-def cell_of_row(row: Sequence[Any]) -> Cell:
-    return Cell(
-        cell_id=row[0],
-        position=row[1],
-        execution_id=row[2],
-        source_digest=row[3],
-        incarnation=row[4],
-        status=row[5],
-        outcome=row[6],
-        executions=row[7],
-    )
-
-
 def fetch_execution(connection: apsw.Connection, execution_id: str) -> Execution | None:
     row = connection.execute(
         f"SELECT {EXECUTION_COLUMNS} FROM executions WHERE queued_seq = ({QUEUED_SEQ})", (execution_id,)
@@ -163,11 +133,11 @@ def fetch_by_key(connection: apsw.Connection, key: str) -> Execution | None:
     return None if row is None else execution_of_row(row)
 
 
-class ProjectionStore:
+class ProjectionStore(HeapStore):
     """The projections as the writer has them: tables, and in memory what moves."""
 
     def __init__(self, connection: apsw.Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         rows = connection.execute(f"SELECT {EXECUTION_COLUMNS} FROM executions WHERE status <> 'done'")
         self._alive = {x.execution_id: x for x in map(execution_of_row, rows)}
         self._cells: dict[str, Cell] = {}
@@ -203,17 +173,21 @@ class ProjectionStore:
                 execute(_INSERT_EXECUTION, execution_row(x))
             else:
                 execute(_UPDATE_EXECUTION, (*_moving(x), x.queued_seq))
+        old: list[tuple[Any, ...]] = []
         for cell in change.cells.values():
             row = cell_row(cell)
             if cell.position >= first_seq:
                 execute(_INSERT_CELL, row)
             else:
-                execute(_UPDATE_CELL, (*row[2:], row[0]))
-        for (incarnation, status, outcome), n in change.counts.items():
+                old.append((*row[2:], row[0]))
+        if old:
+            self._connection.executemany(_UPDATE_CELL, old)
+        for (incarnation, status, outcome, heap), n in change.counts.items():
             if n:
-                execute(_COUNT, (incarnation, status, outcome or "", n))
+                execute(_COUNT, (incarnation, status, outcome or "", heap, n))
                 if n < 0:
-                    execute(_DROP_COUNT, (incarnation, status, outcome or ""))
+                    execute(_DROP_COUNT, (incarnation, status, outcome or "", heap))
+        self.write_heap(change.heap)
         for seen in change.seen.values():
             execute(_SEEN, (seen.principal, seen.incarnation, seen.accepted))
         for incarnation, position in change.positions.items():
@@ -227,21 +201,17 @@ class ProjectionStore:
                 self._alive.pop(x.execution_id, None)
             else:
                 self._alive[x.execution_id] = x
-        _remember(self._cells, change.cells)
-        _remember(self._seen, change.seen)
-        _remember(self._positions, change.positions)
+        remember(self._cells, change.cells)
+        self.keep_heap(change.heap)
+        remember(self._seen, change.seen)
+        remember(self._positions, change.positions)
 
     def clear(self) -> None:
         """Empty the tables, to fold the journal into them anew. Inside a transaction."""
         for table in ("executions", "cells", "cell_counts", "seen", "positions"):
             self._connection.execute(f"DELETE FROM {table}")
+        self.clear_heap()
         self._alive.clear()
         self._cells.clear()
         self._seen.clear()
         self._positions.clear()
-
-
-def _remember(kept: dict[_K, _V], changed: Mapping[_K, _V]) -> None:
-    if len(kept) + len(changed) > _CACHED:
-        kept.clear()
-    kept.update(changed)

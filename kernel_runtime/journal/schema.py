@@ -151,9 +151,91 @@ DROP INDEX entries_by_kind;
 CREATE INDEX entries_by_kind ON entries (kind, seq) WHERE {RARE};
 """
 
+_HEAP = """
+ALTER TABLE cells ADD COLUMN heap TEXT NOT NULL DEFAULT '';
+ALTER TABLE cells ADD COLUMN held INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cells ADD COLUMN adrift INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cells ADD COLUMN gone INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cells ADD COLUMN changed INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cells ADD COLUMN unsure INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cells ADD COLUMN open INTEGER NOT NULL DEFAULT 0;
+DROP INDEX cells_by_state;
+CREATE INDEX cells_by_state ON cells (incarnation, status, outcome, heap, position);
+CREATE INDEX cells_open ON cells (incarnation) WHERE open = 1;
+
+DROP TABLE cell_counts;
+CREATE TABLE cell_counts (
+    incarnation INTEGER NOT NULL,
+    status      TEXT NOT NULL,
+    outcome     TEXT NOT NULL,
+    heap        TEXT NOT NULL,
+    n           INTEGER NOT NULL,
+    PRIMARY KEY (incarnation, status, outcome, heap)
+) STRICT, WITHOUT ROWID;
+INSERT INTO cell_counts
+SELECT incarnation, status, coalesce(outcome, ''), heap, count(*) FROM cells GROUP BY 1, 2, 3, 4;
+
+CREATE TABLE names (
+    name        TEXT PRIMARY KEY,
+    incarnation INTEGER NOT NULL,
+    present     INTEGER NOT NULL,
+    type        TEXT,
+    bytes       INTEGER,
+    digest      TEXT,
+    why         TEXT,
+    token       TEXT NOT NULL,
+    changed_seq INTEGER NOT NULL,
+    bound_by    TEXT,
+    bound_in    TEXT,
+    changed_by  TEXT,
+    drifted     INTEGER NOT NULL,
+    unbound     INTEGER NOT NULL,
+    shaky       INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX names_unreadable ON names (incarnation) WHERE digest IS NULL AND present = 1 AND shaky = 0;
+
+CREATE TABLE name_counts (
+    incarnation INTEGER NOT NULL,
+    state       TEXT NOT NULL,
+    n           INTEGER NOT NULL,
+    PRIMARY KEY (incarnation, state)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE heaps (
+    incarnation INTEGER PRIMARY KEY,
+    seq         INTEGER NOT NULL,
+    changed_seq INTEGER NOT NULL,
+    blind_seq   INTEGER NOT NULL,
+    groups      TEXT NOT NULL,
+    unfollowed  TEXT NOT NULL,
+    volatile    TEXT NOT NULL,
+    awaited     TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE observations (
+    cell_id      TEXT PRIMARY KEY,
+    execution_id TEXT NOT NULL,
+    incarnation  INTEGER NOT NULL,
+    seq          INTEGER NOT NULL,
+    bound        TEXT NOT NULL,
+    mutated      TEXT NOT NULL,
+    reads        TEXT NOT NULL,
+    dynamic      TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE reads (
+    incarnation INTEGER NOT NULL,
+    name        TEXT NOT NULL,
+    token       TEXT NOT NULL,
+    cell_id     TEXT NOT NULL,
+    PRIMARY KEY (incarnation, name, token, cell_id)
+) STRICT, WITHOUT ROWID;
+"""
+
 
 def _to_2(connection: apsw.Connection) -> None:
     connection.execute(_KINDS_2)
+    connection.execute(_HEAP)
 
 
 STEPS: tuple[Step, ...] = (_to_1, _to_2)

@@ -24,9 +24,12 @@ from msgspec import Struct
 from kernel_runtime.core.projection import Projections
 from kernel_runtime.errors import JournalCorrupt, JournalNewer
 from kernel_runtime.journal import lock, schema
+from kernel_runtime.journal.cell_rows import CELL_COLUMNS, cell_row
 from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
+from kernel_runtime.journal.heap_rows import TABLES as HEAP_TABLES
+from kernel_runtime.journal.heap_rows import heap_rows_of
 from kernel_runtime.journal.reader import ENTRY_COLUMNS, JournalReader, entry_of_row
-from kernel_runtime.journal.rows import CELL_COLUMNS, EXECUTION_COLUMNS, cell_row, execution_row
+from kernel_runtime.journal.rows import EXECUTION_COLUMNS, execution_row
 from kernel_runtime.model import facts
 
 _MOST = 100
@@ -38,9 +41,10 @@ _PROBE = 10_000
 _PROJECTIONS = {
     "executions": EXECUTION_COLUMNS,
     "cells": CELL_COLUMNS,
-    "cell_counts": "incarnation, status, outcome, n",
+    "cell_counts": "incarnation, status, outcome, heap, n",
     "seen": "principal, incarnation, accepted",
     "positions": "incarnation, position",
+    **HEAP_TABLES,
 }
 
 
@@ -290,13 +294,13 @@ class _Check:
             case "cells":
                 return map(cell_row, folded.cells.values())
             case "cell_counts":
-                return (
-                    (i, status, outcome or "", n) for (i, status, outcome), n in folded.counts.items() if n
-                )
+                return ((i, s, o or "", heap, n) for (i, s, o, heap), n in folded.counts.items() if n)
             case "seen":
                 return ((seen.principal, seen.incarnation, seen.accepted) for seen in folded.seen.values())
-            case _:
+            case "positions":
                 return folded.positions.items()
+            case _:
+                return heap_rows_of(folded.heap, table)
 
     def _integrity(self, connection: apsw.Connection) -> None:
         for (line,) in connection.execute(f"PRAGMA integrity_check({_MOST})"):
@@ -326,4 +330,5 @@ def _told(columns: str, row: Sequence[Any]) -> str:
 
 
 def _seq(table: str, row: Sequence[Any]) -> int | None:
-    return row[0] if table == "executions" else row[1] if table == "cells" else None
+    place = {"executions": 0, "cells": 1, "names": 8, "heaps": 1, "observations": 3}.get(table)
+    return None if place is None or type(row[place]) is not int else row[place]

@@ -111,6 +111,8 @@ class Name(Struct, frozen=True, kw_only=True):
     """something outside any execution changed it, and no execution has set it since"""
     unbound: bool = False
     """something outside any execution bound or deleted it since `bound_by` did"""
+    shaky: bool = False
+    """its content cannot be compared, and code outside any execution lived beside it since it was set"""
     shares_with: list[str] | None = []
     """names that share mutable objects with it; None: that could not be followed"""
 

@@ -142,7 +142,7 @@ class Story(RuleBasedStateMachine):
             assert {x.execution_id: x for x in reader.executions()} == folded.executions
             assert {cell.cell_id: cell for cell in reader.cells()} == folded.cells
             assert reader.seen() == folded.seen
-            assert {(i, s, o): n for i, s, o, n in reader.cell_counts()} == dict(+folded.counts)
+            assert {(i, s, o, h): n for i, s, o, h, n in reader.heap_counts()} == dict(+folded.counts)
             for incarnation in range(1, self.incarnation + 1):
                 assert reader.position(incarnation) == folded.positions.get(incarnation)
             fine = {

@@ -11,6 +11,7 @@ from kernel_runtime.model import facts
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Cell, Execution, Seen
 from kernel_runtime.model.facts import Fact, InputAnswered, InputRequested, InputWithdrawn
+from tests.unit.core.support import FoldedRows
 from tests.unit.journal.support import AGENT, finished, printed, queued, started
 
 
@@ -169,8 +170,8 @@ def test_counts_follow_the_cells():
         )
     )
     assert {state: n for state, n in folded.counts.items() if n} == {
-        (1, "done", "ok"): 1,
-        (2, "done", "error"): 1,
+        (1, "done", "ok", ""): 1,
+        (2, "done", "error", ""): 1,
     }
 
 
@@ -236,23 +237,10 @@ def test_folding_on_top_of_earlier_rows_is_folding_all():
         started("b"),
     )
 
-    class Base:
-        def __init__(self, rows: Projections) -> None:
-            self.rows = rows
-
-        def execution(self, execution_id: str) -> Execution | None:
-            return self.rows.executions.get(execution_id)
-
-        def cell(self, cell_id: str) -> Cell | None:
-            return self.rows.cells.get(cell_id)
-
-        def seen(self, principal: str) -> Seen | None:
-            return self.rows.seen.get(principal)
-
     whole = fold(said)
     for cut in range(len(said) + 1):
         before = fold(said[:cut])
-        change = Projections(Base(before))
+        change = Projections(FoldedRows(before))
         for entry in said[cut:]:
             change.apply(entry)
         assert {**before.executions, **change.executions} == whole.executions
