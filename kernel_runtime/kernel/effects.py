@@ -106,7 +106,7 @@ class Effects:
         self._tables.own = self._own
         notes: dict[str, Note] = {event: self._noting(describe) for event, describe in EVENTS.items()}
         notes |= {event: self._native(event) for event in NATIVE}
-        notes["open"] = self._opening()
+        notes["open"] = self._noting(OPEN)
         notes["import"] = self._importing()
         _notes.clear()
         _notes.update(notes)
@@ -165,18 +165,6 @@ class Effects:
 
         return note
 
-    def _opening(self) -> Note:
-        note = self._note
-
-        def opened(args: tuple[Any, ...]) -> None:
-            try:
-                if args[2] & WRITES:
-                    note(OPEN, args)
-            except (IndexError, TypeError):
-                return  # a program's own sys.audit("open", …)
-
-        return opened
-
     def _importing(self) -> Note:
         def imported(args: tuple[Any, ...]) -> None:
             if len(args) > 1 and args[1] is not None:  # a file's name: an extension module is loaded
@@ -230,11 +218,19 @@ class Effects:
 
 
 def _hook(notes: Mapping[str, Note]) -> None:
-    look = notes.get
+    """Most events are reads, and cost one comparison: calling a hook at all costs five times that."""
 
     def hook(event: str, args: tuple[Any, ...]) -> None:
-        note = look(event)
-        if note is not None:
+        if event == "open":
+            try:
+                if not args[2] & WRITES:
+                    return
+            except (IndexError, TypeError):
+                return  # a program's own sys.audit("open", …)
+        elif event not in notes:
+            return
+        note = notes.get(event)
+        if note is not None:  # in a fork child there is none
             note(args)
 
     sys.addaudithook(hook)
