@@ -75,4 +75,4 @@ def _typed(blocked: dict[str, object]) -> str:
     from getpass import getpass
 
     prompt = report.clean(str(blocked.get("prompt") or ""))
-    return getpass(prompt) if blocked.get("on") == "password" else input(prompt)
+    return getpass(prompt) if str(blocked.get("on")).endswith("password") else input(prompt)

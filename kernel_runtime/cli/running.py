@@ -112,7 +112,7 @@ class Watch:
     def _blocked(self, row: Row) -> int | None:
         """Ask the person; an exit status when there is none."""
         blocked = row.blocked or {}
-        prompt, password = str(blocked.get("prompt") or ""), blocked.get("on") == "password"
+        prompt, password = str(blocked.get("prompt") or ""), str(blocked.get("on")).endswith("password")
         name = self.session.name
         if not self._can_answer:
             if self.printer is not None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,8 @@ class TerminalWatch:
         self._since = 0.0
         self._began = 0
         """the same, wall clock, ns: for comparison with a file's"""
+        self._told: str | None = None
+        """the execution whose client was told on stderr, once"""
         self._listened: set[Reader] = set()
         """who listened at the last look"""
         supervisor.shell.performers[m.TypeInput] = self._type
@@ -140,19 +143,46 @@ class TerminalWatch:
 
     def _ask(self, running: Running, reader: Reader, prompt: str, settings: screen.Settings) -> None:
         command = mask_argv(procfs.command(reader.pid))
-        shell = self._s.shell
-        shell.apply(
-            m.InputAsked(
-                msg_id=running.execution.msg_id,
-                prompt=prompt,
-                password=settings.canonical and not settings.echo,
-                since=datetime.now(UTC).isoformat(),
-                on="terminal",
-                pid=reader.pid,
-                command=tuple(command),
-                echo=settings.echo,
-            )
+        event = m.InputAsked(
+            msg_id=running.execution.msg_id,
+            prompt=prompt,
+            password=settings.canonical and not settings.echo,
+            since=datetime.now(UTC).isoformat(),
+            on="terminal",
+            pid=reader.pid,
+            command=tuple(command),
+            echo=settings.echo,
         )
+        self._s.shell.apply(event)
+        self._tell(running.execution.execution_id, event, by_lines=settings.canonical)
+
+    def _tell(self, execution_id: str, asked: m.InputAsked, *, by_lines: bool) -> None:
+        """Ask the Jupyter client whose cell it is, if it lets itself be asked; else nobody can answer for it.
+
+        Clients of ours see the session blocked. One that allows no stdin said that there is none: what
+        reads gets the end of it, as it would from a kernel without a terminal.
+        """
+        queued, request = self._s.request(execution_id)
+        by = f"{shlex.join(asked.command)[:200] or 'a process'} (pid {asked.pid})"
+        if not queued.allow_stdin and by_lines:
+            event = m.Answered(token=None, principal="system", text=None, eof=True, execution_id=execution_id)
+            self._s.shell.apply(event)
+            line = f"{by} reads the terminal; the request allows no input: it gets end of file"
+        elif queued.allow_stdin and by_lines:
+            if request is not None:
+                content = {"prompt": asked.prompt, "password": not asked.echo}
+                door = self._s.door
+                frames = door.signer.build(
+                    "input_request", content, session=door.session, parent=request.frames[1]
+                )
+                door.send("stdin", request.identities, frames)
+            return
+        else:
+            line = f"{by} waits for keys on the kernel's terminal: `krt answer {self._s.identity.name} KEYS`"
+        if request is not None and execution_id != self._told:
+            self._told = execution_id
+            content = {"name": "stderr", "text": f"\n[kernel_runtime: {line}]\n"}
+            self._s.door.announce("stream", content, request.frames[1])
 
     def _reader_of(
         self,
