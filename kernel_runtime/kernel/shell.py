@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import builtins
 import contextlib
+import subprocess
 import traceback
 from collections.abc import Iterator
 from typing import Any
@@ -22,6 +23,7 @@ from ipykernel.zmqshell import ZMQDisplayPublisher, ZMQInteractiveShell
 from IPython.core.error import UsageError
 from traitlets import Type
 
+from kernel_runtime.kernel import commands
 from kernel_runtime.kernel.attribution import ParentHeader, current
 from kernel_runtime.kernel.execution import Interrupts
 from kernel_runtime.kernel.mime import clean_bundle
@@ -101,6 +103,17 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
     def _format_exception_for_storage(self, exception: BaseException, *_: Any, **__: Any) -> list[str]:
         """What IPython's history keeps: the traceback as shown, not formatted a second time."""
         return list(self._last_traceback or [])
+
+    def system_piped(self, cmd: str) -> None:
+        """`!cmd`, with the kernel's terminal as its input."""
+        if cmd.rstrip().endswith("&"):
+            raise OSError("Background processes not supported.")
+        code = commands.run(self.var_expand(cmd, depth=1))
+        self.user_ns["_exit_code"] = code
+        if self.system_raise_on_error and code != 0:
+            raise subprocess.CalledProcessError(code, cmd)
+
+    system = system_piped
 
     async def run_code(self, code_obj: Any, result: Any = None, *, async_: bool = False) -> bool:
         try:
