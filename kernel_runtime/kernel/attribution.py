@@ -87,7 +87,9 @@ def install() -> None:
 
     @wraps(bootstrap)
     def bootstrap_there(self: threading.Thread) -> None:
-        current.set(self.__dict__.pop("_krt_parent", NOBODY))
+        parent = self.__dict__.pop("_krt_parent", NOBODY)
+        self.__dict__["_krt_started_by"] = parent.header.get("msg_id")
+        current.set(parent)
         bootstrap(self)
 
     @wraps(submit)
