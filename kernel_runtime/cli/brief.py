@@ -17,7 +17,7 @@ from kernel_runtime.cli import frame, report
     help="About how long; 1000 by default.",
 )
 def command(*, name: str, max_tokens: int, as_json: bool, principal: str | None) -> int:
-    """Print state, what is not live, and the last executions, the most important first.
+    """Print what matters now, the most important first, each line with the entries it stands on.
 
     Reading it tells of a lost heap: the next exec is accepted.
     """
@@ -26,7 +26,7 @@ def command(*, name: str, max_tokens: int, as_json: bool, principal: str | None)
     with blocking.observe(name, principal=principal) as session:
         text = session.brief(max_tokens)
     if as_json:
-        report.emit({"session": name, "brief": text})
+        report.emit({"session": name, **text.json()})
     else:
         print(text)
     return 0

@@ -16,6 +16,7 @@ from typing import Any, Self, TypeVar, Unpack
 from kernel_runtime.client.attaching import Creation, open_session
 from kernel_runtime.client.blocking_claims import BlockingClaimCalls
 from kernel_runtime.client.blocking_terminals import BlockingTerminalCalls
+from kernel_runtime.client.brief import Brief
 from kernel_runtime.client.follow import Follower
 from kernel_runtime.client.results import Interrupted, Record
 from kernel_runtime.client.session import AsyncSession
@@ -235,8 +236,8 @@ class Session(BlockingClaimCalls, BlockingTerminalCalls):
         """Reconcile: the truth of every cell."""
         return self.run(self._session.status(limit))
 
-    def brief(self, max_tokens: int = 1000) -> str:
-        """What a worker reads first."""
+    def brief(self, max_tokens: int = 1000) -> Brief:
+        """What a worker reads first: text, with its `lines`."""
         return self.run(self._session.brief(max_tokens))
 
     def answer(self, text: str | None = None, *, eof: bool = False, execution_id: str | None = None) -> str:

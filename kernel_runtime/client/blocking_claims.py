@@ -25,9 +25,9 @@ class BlockingClaimCalls:
         """Write down a claim and check it."""
         return self.run(self._session.claim(text, probe=probe, timeout=timeout, allow=allow))
 
-    def claims(self, *, check: bool = True) -> list[Claim]:
+    def claims(self, *, check: bool = True, timeout: float | None = None) -> list[Claim]:
         """Every claim that stands, checked now."""
-        return self.run(self._session.claims(check=check))
+        return self.run(self._session.claims(check=check, timeout=timeout))
 
     def withdraw_claim(self, claim_id: str, reason: str = "") -> None:
         """Take a claim back."""

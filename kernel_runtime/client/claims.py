@@ -72,9 +72,15 @@ class ClaimCalls:
         arguments = {"text": text, "probe": probe, "timeout": timeout, "allow": list(allow)}
         return msgspec.convert(await self._line.request("claim", arguments, within=_within(timeout)), Claim)
 
-    async def claims(self, *, check: bool = True) -> list[Claim]:
-        """Every claim that stands, checked now. With `check=False` all are `unknown`, with what was found last."""
-        reply = await self._line.request("claims", {"check": check}, within=_within(LONGEST_TIMEOUT))
+    async def claims(self, *, check: bool = True, timeout: float | None = None) -> list[Claim]:
+        """Every claim that stands, checked now, each within its own time limit and `timeout` seconds in all.
+
+        Those that were not checked (all, with `check=False`) are `unknown`, with what was found last.
+        """
+        arguments: dict[str, Any] = {"check": check}
+        if timeout is not None:
+            arguments["timeout"] = timeout
+        reply = await self._line.request("claims", arguments, within=_within(LONGEST_TIMEOUT))
         return msgspec.convert(reply["claims"], list[Claim])
 
     async def withdraw_claim(self, claim_id: str, reason: str = "") -> None:

@@ -18,6 +18,7 @@ from typing import Any, Self, Unpack
 import msgspec
 
 from kernel_runtime.client import session_files, spawn
+from kernel_runtime.client.brief import Brief, brief_of, gather
 from kernel_runtime.client.claims import ClaimCalls
 from kernel_runtime.client.connection import ControlLine
 from kernel_runtime.client.follow import BATCH, Follower
@@ -304,16 +305,14 @@ class AsyncSession(ClaimCalls, WorldCalls, TerminalCalls):
         self.incarnation, self.state = status.incarnation, status.state
         return status
 
-    async def brief(self, max_tokens: int = 1000) -> str:
-        """What a worker reads first: state, what is not live, the last executions.
+    async def brief(self, max_tokens: int = 1000) -> Brief:
+        """What a worker reads first, the most important first: text, with its `lines`.
 
-        About `max_tokens` tokens at 4 letters each. Counts as being told, as `status` does.
+        At most `max_tokens` tokens at 4 letters each. Counts as being told, as `status` does.
         """
-        from kernel_runtime.client.brief import compose
-
         status = await self._told(20, "brief")
         await self._need_journal()
-        return compose(self.file, status, self.journal, max_tokens)
+        return brief_of(await gather(self, status), max_tokens)
 
     async def answer(
         self, text: str | None = None, *, eof: bool = False, execution_id: str | None = None

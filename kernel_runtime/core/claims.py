@@ -17,6 +17,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from kernel_runtime.core.masking import mask_argv, mask_text
+
 Observation = Mapping[str, Any]
 """What was seen, as the parts of `judge` expect it; `{"unknown": REASON, …}` when nothing could be."""
 Verdict = tuple[str, dict[str, Any]]
@@ -128,7 +130,7 @@ def _judge_pid(probe: Pid, seen: Observation) -> Verdict:
     now, meant = seen.get("process"), seen.get("meant")
     if now is None:
         return "false", {"reason": f"no process {probe.pid}"}
-    evidence: dict[str, Any] = {"command": now["command"]}
+    evidence: dict[str, Any] = {"command": mask_argv(now["command"])}
     if meant is None:
         return "false", {**evidence, "reason": "there was no such process when the claim was made"}
     if (now["start_time"], now["boot_id"]) != (meant.get("start_time"), meant.get("boot_id")):
@@ -228,6 +230,7 @@ _BOOLS = {"True": True, "False": False, "np.True_": True, "np.False_": False}
 def _judge_value(evidence: dict[str, Any]) -> Verdict:
     """`evidence`: `value`, `repr`, `type`, `error` as the kernel evaluated it."""
     error = evidence.get("error")
+    given = evidence.pop("repr", None)
     if error:
         return "unknown", {
             "reason": f"it raised {error}" if isinstance(error, str) else "it raised",
@@ -235,8 +238,8 @@ def _judge_value(evidence: dict[str, Any]) -> Verdict:
         }
     value = evidence.get("value")
     if not isinstance(value, bool):
-        value = _BOOLS.get(str(evidence.get("repr")))
+        value = _BOOLS.get(str(given))
     if value is None:
         why = f"it gave a {evidence.get('type')}, neither True nor False: write what should hold of it"
-        return "unknown", {"reason": why, **evidence}
+        return "unknown", {"reason": why, "gave": mask_text(_short(str(given)))}
     return _said(value), {"value": value}

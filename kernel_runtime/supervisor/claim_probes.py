@@ -28,6 +28,7 @@ from urllib.parse import urlsplit
 from kernel_runtime import process
 from kernel_runtime.core.claims import File, Http, Pid, Port
 from kernel_runtime.core.execution_view import iso_time
+from kernel_runtime.core.masking import mask_argv
 from kernel_runtime.supervisor import launch
 from kernel_runtime.supervisor.reactor import Reactor
 
@@ -101,7 +102,7 @@ def port(probe: Port, session_id: str) -> Seen:
         holders = owners.get(inode, [])
         if holders:
             row["pid"] = holders[0]
-            row["command"] = process.command_line(holders[0])
+            row["command"] = mask_argv(process.command_line(holders[0]))
             row |= _belongs(holders[0], session_id)
         else:
             row["owner"] = "another user's process, or the system"

@@ -133,15 +133,22 @@ class Claims:
     # -- rows
 
     def rows(
-        self, *, check: bool, on_done: Rows, budget: float | None = None, principal: str = "system"
+        self,
+        *,
+        check: bool,
+        on_done: Rows,
+        budget: float | None = None,
+        cheap_only: bool = False,
+        principal: str = "system",
     ) -> None:
         """Every claim as `status --json` has it, to `on_done`: at once, or when the last is checked.
 
-        With `check` all are checked, each within its own time limit. A `budget` in seconds (as at an
-        attach) checks those that are cheap, and no longer than that. What was not checked is `unknown`.
+        With `check` they are checked, each within its own time limit, and within `budget` seconds
+        together; `cheap_only` leaves out what needs the kernel, the network or a whole file. What was
+        not checked by then is `unknown`, and says so.
         """
         claims = list(self._claims.values())
-        chosen = [c for c in claims if check and (budget is None or _is_cheap(c))]
+        chosen = [c for c in claims if check and (not cheap_only or _is_cheap(c))]
         found: dict[str, Row] = {}
         left = {claim.fact.claim_id for claim in chosen}
         timer: list[Timer] = []
@@ -170,7 +177,7 @@ class Claims:
 
     def for_attach(self, on_done: Rows) -> None:
         """The rows an attach shows: cheap ones checked, within `BUDGET` seconds for all."""
-        self.rows(check=True, on_done=on_done, budget=BUDGET)
+        self.rows(check=True, on_done=on_done, budget=BUDGET, cheap_only=True)
 
     # -- requests
 
@@ -213,9 +220,11 @@ class Claims:
         return ClaimMade(claim_id=f"c{self._made + 1}", text=text, probe=written, options=options)
 
     def _list(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        budget = args.get("timeout")
         self.rows(
             check=bool(args.get("check", True)),
             on_done=lambda rows: token.respond({"claims": rows}),
+            budget=None if budget is None else max(0.0, float(budget)),
             principal=principal,
         )
 

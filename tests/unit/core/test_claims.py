@@ -124,3 +124,15 @@ def test_what_needs_neither_kernel_nor_a_whole_file_is_cheap() -> None:
     ]
     assert all(is_cheap(parse(probe)) for probe in cheap)
     assert not any(is_cheap(parse(probe)) for probe in dear)
+
+
+def test_evidence_shows_no_secret_of_a_command_line() -> None:
+    """The journal keeps evidence; what is compared is the command line itself."""
+    process = {**PROCESS, "command": ["psql", "--password=hunter2", "db"]}
+    seen = {"process": process, "meant": MEANT}
+    truth, evidence = judge(parse('pid 7 is "psql --password=hunter2 db"'), seen)
+    assert truth == "true"
+    assert "hunter2" not in str(evidence)
+    assert "hunter2" not in str(
+        judge(parse("expr x"), {"value": "password=hunter2", "repr": "'password=hunter2'"})
+    )
