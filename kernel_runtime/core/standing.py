@@ -84,8 +84,13 @@ def heap_of(cell: Cell) -> str:
     return "live"
 
 
-def judge(observation: Observation, name: Lookup, heap: Heap | None) -> tuple[str, dict[str, Any]]:
-    """The verdict, and the evidence for it: entries (`seq`), executions and tokens."""
+def judge(
+    observation: Observation, name: Lookup, heap: Heap | None, *, changed_now: bool = False
+) -> tuple[str, dict[str, Any]]:
+    """The verdict, and the evidence for it: entries (`seq`), executions and tokens.
+
+    `changed_now`: some name is seen to be another one than the entries say.
+    """
     rows = {n: name(n) for n in observation.bound}
     holds = {n: hold(row, observation) for n, row in rows.items()}
     evidence: dict[str, Any] = {"observed": observation.seq}
@@ -109,9 +114,10 @@ def judge(observation: Observation, name: Lookup, heap: Heap | None) -> tuple[st
         why["unsure"] = unsure
     if drifted := {n: _drift(rows[n]) for n, how in holds.items() if how == ADRIFT}:
         why["drifted"] = drifted
-    if heap is not None and observation.dynamic and heap.changed_seq > observation.seq:
+    since = heap.changed_seq if heap is not None and heap.changed_seq > observation.seq else None
+    if observation.dynamic and (since is not None or changed_now):
         why["dynamic"] = observation.dynamic
-        why["changed_since"] = heap.changed_seq
+        why["changed_since"] = since
     if heap is not None and heap.blind_seq > observation.seq:
         why["unseen_before"] = heap.blind_seq
     return ("unknown", {**evidence, **why}) if why else ("live", evidence)
@@ -121,7 +127,7 @@ def _differs(then: str, row: Name | None, incarnation: int) -> tuple[int, dict[s
     now = token_in(row, incarnation)
     told: dict[str, Any] = {"then": then or None, "now": now or None, "by": None, "seq": None}
     if row is not None and row.incarnation == incarnation:
-        told["by"], told["seq"] = row.changed_by, row.changed_seq
+        told["by"], told["seq"] = row.changed_by, row.changed_seq or None
         if row.why is not None:
             told["why"] = row.why
     return compare(then, now), told
@@ -130,7 +136,7 @@ def _differs(then: str, row: Name | None, incarnation: int) -> tuple[int, dict[s
 def _drift(row: Name | None) -> dict[str, Any]:
     if row is None:
         return {"seq": None}
-    told: dict[str, Any] = {"seq": row.changed_seq}
+    told: dict[str, Any] = {"seq": row.changed_seq or None}
     if row.shaky:
         told["why"] = f"{row.why or 'its content cannot be compared'}; code ran beside it"
     return told

@@ -20,6 +20,9 @@ CELL_TRUTHS = (
 )
 """worst first: the order in which tables print them"""
 
+NAME_TRUTHS = ("lost", "drifted", "unreadable", "recomputed", "restored", "live")
+"""worst first"""
+
 STATES = ("starting", "idle", "busy", "blocked", "unresponsive", "dead", "stopped")
 
 
@@ -53,13 +56,16 @@ class Report(Struct, frozen=True, kw_only=True):
     counts: dict[str, int] = {}
     why: dict[str, Any] = {}
     """evidence for `state`"""
+    name_counts: dict[str, int] = {}
+    """`truth → names`, as `counts` of cells; empty where the kernel does not tell of names"""
 
     @property
     def all_live(self) -> bool:
-        return all(n == 0 for truth, n in self.counts.items() if truth not in _FINE) and self.state not in (
-            "dead",
-            "unresponsive",
-        )
+        """Nothing is known to be amiss. A name that cannot be compared is not amiss."""
+        cells = all(n == 0 for truth, n in self.counts.items() if truth not in _FINE)
+        names = all(n == 0 for truth, n in self.name_counts.items() if truth not in _FINE_NAMES)
+        return cells and names and self.state not in ("dead", "unresponsive")
 
 
 _FINE = ("live", "superseded", "restored", "recomputed")
+_FINE_NAMES = ("live", "unreadable", "restored", "recomputed")

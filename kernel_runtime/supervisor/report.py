@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -13,6 +13,7 @@ from kernel_runtime.core import reconcile
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.lifecycle import State
 from kernel_runtime.journal import JournalReader
+from kernel_runtime.model.execution import Cell, Name, Observation
 from kernel_runtime.model.truth import Report
 from kernel_runtime.supervisor import launch
 
@@ -42,8 +43,8 @@ class Reporter:
         sources = self._edited_sources()
         if sources is not None:
             report = self.full(state, limit=ATTACH_CELLS)
-            return replace(report, resources=[])
-        worst = self._reader.worst_cells(ATTACH_CELLS, self._heap(state))
+            return replace(report, resources=[], names=[])
+        worst = self._reader.worst_cells(ATTACH_CELLS, self._heap(state), own=self._tells(state))
         return reconcile.summary(
             session=self._name,
             incarnation=state.incarnation,
@@ -52,10 +53,18 @@ class Reporter:
             worst=worst,
             why=self._why(state),
             sources={cell.execution_id: self._reader.source(cell.execution_id) for cell in worst},
+            heap=self._names_of(state, worst) if self._tells(state) else None,
+            names=self._reader.name_counts(),
         )
 
-    def full(self, state: State, limit: int | None = None) -> Report:
-        """Every cell, and the resources of the session."""
+    def full(self, state: State, limit: int | None = None, snapshot: Any = None) -> Report:
+        """Every cell and name, and the resources of the session.
+
+        Args:
+            state: of the session.
+            limit: how many cells to list.
+            snapshot: what the kernel answered when asked for its names, to hold against the journal.
+        """
         cells = self._reader.cells()
         report = reconcile.reconcile(
             session=self._name,
@@ -65,6 +74,9 @@ class Reporter:
             notebook_sources=self._edited_sources(),
             why=self._why(state),
             limit=limit,
+            heap=self._view(state, self._reader.all_names(), self._reader.observations(), snapshot)
+            if self._tells(state)
+            else None,
         )
         shown = {cell.execution_id for cell in report.cells[:50] if cell.execution_id is not None}
         sources = {execution_id: self._reader.source(execution_id) for execution_id in shown}
@@ -81,6 +93,34 @@ class Reporter:
             mine = [p for p in processes if p["started_by"] == why["execution_id"]]
             why = {**why, "processes": [{"pid": p["pid"], "command": p["command"]} for p in mine]}
         return replace(report, cells=told, resources=processes, why=why)
+
+    def _tells(self, state: State) -> bool:
+        """Whether the kernel tells of names: ours do."""
+        # once the kernel sends what its probe saw: `return state.own`
+        return state.own and self._reader.heap(state.incarnation) is not None
+
+    def _names_of(self, state: State, cells: Sequence[Cell]) -> reconcile.HeapView:
+        """What is known of the names that these cells depend on."""
+        observations = self._reader.observations(cell.cell_id for cell in cells if cell.heap)
+        wanted = {name for seen in observations.values() for name in (*seen.bound, *seen.reads)}
+        rows = [row for name in sorted(wanted) if (row := self._reader.name(name)) is not None]
+        return self._view(state, rows, observations, None)
+
+    def _view(
+        self,
+        state: State,
+        names: Sequence[Name],
+        observations: Mapping[str, Observation],
+        snapshot: Any,
+    ) -> reconcile.HeapView:
+        return reconcile.view(
+            incarnation=state.incarnation,
+            names=names,
+            heap=self._reader.heap(state.incarnation),
+            observations=observations,
+            running=state.running.execution.execution_id if state.running is not None else None,
+            snapshot=snapshot,
+        )
 
     def _heap(self, state: State) -> int:
         return state.incarnation if state.kernel in ("up", "starting") else state.incarnation + 1
