@@ -34,6 +34,7 @@ _TIMERS = (
 )
 _MAX = 50
 _DEPTH = 4
+_MAX_KNOWN = 64
 
 _module = type.__dict__["__module__"].__get__
 _thread_dict = threading.Thread.__dict__["__dict__"].__get__
@@ -43,6 +44,9 @@ _own_threads: dict[int, Any] = {}
 _own_files: list[tuple[str, ...]] = []
 _unlisted: list[int] = []
 _loops: list[Any] = []
+_own_tasks: dict[int, Any] = {}
+"""weak references to them"""
+_own_readers: dict[int, Any] = {}
 
 
 def start() -> None:
@@ -53,7 +57,7 @@ def start() -> None:
     for names in (_OWN_PACKAGES, _OWN_COROUTINES):
         files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
         _own_files.append(tuple(os.path.dirname(file) + "/" for file in files if file))
-    _unlisted.append(_thread._count() - _listed())  # noqa: SLF001
+    _unlisted.append(_thread._count() - len(_active))  # noqa: SLF001
 
 
 def volatile(own_threads: Iterable[threading.Thread] = ()) -> list[str]:
@@ -64,7 +68,7 @@ def volatile(own_threads: Iterable[threading.Thread] = ()) -> list[str]:
     if not _own_files:
         start()
     found = [f"thread {name}" for name, _ in user_threads(own_threads)]
-    if _thread._count() - _listed() > _unlisted[0]:  # noqa: SLF001
+    if _thread._count() - len(_active) + _native() > _unlisted[0]:  # noqa: SLF001
         found.append("thread started without threading")
     found += [f"task {name}" for name, _ in user_tasks()]
     loop = asyncio._get_running_loop()  # noqa: SLF001
@@ -80,7 +84,7 @@ def user_threads(own_threads: Iterable[threading.Thread] = ()) -> list[tuple[str
     own = {id(thread) for thread in own_threads}
     found = []
     for thread in list(_active.values()):
-        if id(thread) in _own_threads or id(thread) in own:
+        if id(thread) in _own_threads or (own and id(thread) in own):
             continue
         state = _thread_dict(thread)
         name = plain(state.get("_name"))
@@ -92,7 +96,9 @@ def user_threads(own_threads: Iterable[threading.Thread] = ()) -> list[tuple[str
 def user_tasks() -> list[tuple[str, Any]]:
     """Name and coroutine of each task that is pending and not the kernel's."""
     found: list[tuple[str, Any]] = []
-    for reference in list(_task_references()):
+    for reference in _task_references():
+        if id(reference) in _own_tasks:
+            continue
         task = reference()
         if task is None:
             continue
@@ -103,6 +109,7 @@ def user_tasks() -> list[tuple[str, Any]]:
             continue
         coroutine = _asyncio.Task.get_coro(task)
         if type(coroutine) is CoroutineType and coroutine.cr_code.co_filename.startswith(_own_files[1]):
+            _remember(_own_tasks, reference)
             continue
         found.append((_asyncio.Task.get_name(task), coroutine))
     return found
@@ -118,15 +125,32 @@ def user_callbacks() -> list[str]:
             continue
         handles = [*state["_scheduled"], *state["_ready"]]
         keys = getattr(state.get("_selector"), "_fd_to_key", None)
+        found += filter(None, map(_called, handles))
         for key in list(keys.values()) if type(keys) is dict else ():
-            if type(key.data) is tuple:
-                handles.extend(key.data)
-        for handle in handles:
-            if type(handle) not in {asyncio.Handle, asyncio.TimerHandle} or handle._cancelled:  # noqa: SLF001
+            readers = key.data
+            if id(readers) in _own_readers or type(readers) is not tuple:
                 continue
-            if (name := _strange((handle._callback, handle._args), _DEPTH)) is not None:  # noqa: SLF001
-                found.append(name)
+            names = [*filter(None, map(_called, readers))]
+            found += names
+            if not names:
+                _remember(_own_readers, readers)
     return found
+
+
+def _called(handle: Any) -> str | None:
+    kind = type(handle)
+    if kind is not asyncio.Handle and kind is not asyncio.TimerHandle:
+        return None
+    if handle._cancelled:  # noqa: SLF001
+        return None
+    return _strange((handle._callback, handle._args), _DEPTH)  # noqa: SLF001
+
+
+def _remember(known: dict[int, Any], own: Any) -> None:
+    """Something of the kernel's that lasts. It is kept, so that its id stays its own."""
+    if len(known) >= _MAX_KNOWN:
+        known.clear()
+    known[id(own)] = own
 
 
 def plain(name: Any) -> str:
@@ -134,12 +158,12 @@ def plain(name: Any) -> str:
     return name if type(name) is str else f"<{type_name(name)}>"
 
 
-def _listed() -> int:
-    """Threads that `threading` knows and `_thread` counts: not the main one, not those of native code."""
-    return sum(
-        type(thread) not in {threading._MainThread, threading._DummyThread}  # type: ignore[attr-defined]  # noqa: SLF001
-        for thread in list(_active.values())
-    )
+def _native() -> int:
+    """Threads of native code that have called Python: `threading` lists them, `_thread` counts them not."""
+    if len(_active) == len(_own_threads):
+        return 0
+    dummy = threading._DummyThread  # noqa: SLF001
+    return sum(type(thread) is dummy and id(thread) not in _own_threads for thread in list(_active.values()))
 
 
 def _idles(thread: threading.Thread, state: dict[str, Any]) -> bool:
