@@ -1,0 +1,218 @@
+"""The names' components as they stand, kept up to date by walking only those that were touched.
+
+A component that escaped, or a function of the namespace that somebody else holds too, may be run or
+changed by code that names none of it: its names are `restless`. Functions that no name leads to are
+found by what they hold: each has a reference to the namespace, and the count of these is known.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterable
+from types import FunctionType
+from typing import Any
+
+from kernel_runtime.kernel.probe.digest import fingerprint
+from kernel_runtime.kernel.probe.encoder import ATOMS
+from kernel_runtime.kernel.probe.instructions import NOTHING
+from kernel_runtime.kernel.probe.records import MISSING
+from kernel_runtime.kernel.probe.sharing import Component, Walk
+from kernel_runtime.kernel.probe.walk import Walk as CodeWalk
+
+_ROUNDS = 5
+
+
+class Groups:
+    """Components of the names of one namespace."""
+
+    def __init__(self, namespace: dict[str, Any]) -> None:
+        self._names = namespace
+        self._of: dict[str, Component] = {}
+        self._owner: dict[int, Component] = {}
+        self._holders: dict[int, set[Component]] = {}
+        """id of a function or class made in a cell → the components that reach it"""
+        self._digests: dict[int, str | None] = {}
+        """of those that several components reach"""
+        self._functions: dict[int, int] = {}
+        """id of a function whose globals are the namespace → how many components reach it"""
+        self._explained: int | None = None
+        """references to the namespace that are not such functions'"""
+        self._hidden: frozenset[str] | None = frozenset()
+        """names that functions which no name leads to may touch; None: any"""
+
+    def around(self, names: Iterable[str]) -> set[str]:
+        """The names and all that share objects with them."""
+        found = set(names)
+        for name in list(found):
+            component = self._of.get(name)
+            if component is not None and len(component.names) > 1:
+                found |= component.names
+        return found
+
+    def restless(self) -> set[str]:
+        """Names that code may change without naming them."""
+        if self._hidden is None:
+            return set(self._names)
+        found = set(self._hidden)
+        for component in set(self._of.values()):
+            if component.escaped:
+                found |= component.names
+            if component.called is None:
+                return set(self._names)
+            found |= component.called
+        return self.around(found)
+
+    def follow(self, names: set[str]) -> set[str]:
+        """Walk these names and their components anew; names that share code with them which changed."""
+        pending = self.around(names)
+        walk, components = self._walk(pending)
+        for _ in range(_ROUNDS):
+            more = self._met(components, pending)
+            if not more:
+                break
+            pending |= self.around(more)
+            del walk  # it holds what it met, and the next one counts references
+            components.clear()
+            walk, components = self._walk(pending)
+        left = self._drop(pending)
+        for component in components:
+            self._add(component)
+        linked = self._linked(walk, components, left)
+        del walk
+        self._look_for_hidden()
+        return linked - pending
+
+    def report(self) -> tuple[list[list[str]], list[str]]:
+        """Groups of names that share objects, and names that could not be followed to the end."""
+        merged: dict[int, set[str]] = {}
+        unfollowed: set[str] = set()
+        for component in set(self._of.values()):
+            if len(component.names) > 1:
+                merged[id(component)] = set(component.names)
+            if not component.complete:
+                unfollowed |= component.names
+        for key, holders in self._holders.items():
+            if len(holders) > 1 and key in self._functions:
+                joined: set[str] = set()
+                for component in holders:
+                    joined |= merged.pop(id(component), component.names)
+                for component in holders:
+                    merged[id(component)] = joined
+        distinct = {id(group): sorted(group) for group in merged.values()}
+        return sorted(distinct.values()), sorted(unfollowed)
+
+    # -- walking
+
+    def _walk(self, pending: Iterable[str]) -> tuple[Walk, list[Component]]:
+        names = self._names
+        walk = Walk(names, self._outside())
+        for name in sorted(pending):
+            value = names.get(name, MISSING)
+            if value is not MISSING and id(type(value)) not in ATOMS:
+                walk.follow(name, value)
+            del value
+        return walk, walk.components()
+
+    def _outside(self) -> list[dict[Any, Any]]:
+        """Where IPython keeps what cells showed: references that nobody follows on his own."""
+        shown = self._names.get("_oh")
+        return [shown] if type(shown) is dict else []
+
+    def _met(self, components: list[Component], pending: set[str]) -> set[str]:
+        """Names of components that were not walked, and that reach what was."""
+        more: set[str] = set()
+        owner = self._owner
+        for component in components:
+            for key in owner.keys() & component.ids:
+                more |= owner[key].names
+        return more - pending
+
+    def _drop(self, pending: set[str]) -> set[int]:
+        """Forget the components of these names; the code that others reach, too."""
+        left: set[int] = set()
+        for component in {self._of.pop(name) for name in list(pending) if name in self._of}:
+            for key in component.ids:
+                self._owner.pop(key, None)
+            for key in component.codes:
+                holders = self._holders.get(key)
+                if holders is not None:
+                    holders.discard(component)
+                    if holders:
+                        left.add(key)
+                    else:
+                        del self._holders[key]
+                        self._digests.pop(key, None)
+            for key in component.function_ids:
+                if self._functions[key] == 1:
+                    del self._functions[key]
+                else:
+                    self._functions[key] -= 1
+        return left
+
+    def _add(self, component: Component) -> None:
+        for name in component.names:
+            self._of[name] = component
+        self._owner.update(dict.fromkeys(component.ids, component))
+        for key in component.codes:
+            self._holders.setdefault(key, set()).add(component)
+        component.function_ids = frozenset(component.functions)
+        for key in component.function_ids:
+            self._functions[key] = self._functions.get(key, 0) + 1
+        component.called = self._touched_by(component.loose)
+        component.functions.clear()
+        component.loose.clear()
+
+    def _linked(self, walk: Walk, components: list[Component], left: set[int]) -> set[str]:
+        """Names of other components that reach a function or class of these which changed."""
+        found: set[str] = set()
+        walked = set(components)
+        seen: set[int] = set()
+        for component in components:
+            for key in component.codes - seen:
+                seen.add(key)
+                holders = self._holders[key]
+                if len(holders) < 2:
+                    continue
+                digest = fingerprint(walk.code_node(key), home=self._names).digest
+                known = self._digests.get(key, digest)
+                self._digests[key] = digest
+                if digest is None or digest != known:
+                    for other in holders - walked:
+                        found |= other.names
+        for key in left - seen:
+            for other in self._holders.get(key, ()):
+                found |= other.names
+        return found
+
+    # -- code that others may run
+
+    def _touched_by(self, functions: Iterable[FunctionType]) -> frozenset[str] | None:
+        """Names that these functions, and what they lead to, may touch; None: any."""
+        functions = list(functions)
+        if not functions:
+            return frozenset()
+        walk = CodeWalk(self._names)
+        try:
+            for function in functions:
+                walk.push(function, NOTHING, escapes=True)
+            walk.drain()
+        except (RuntimeError, RecursionError):
+            return None
+        if walk.dynamic:
+            return None
+        return frozenset(walk.uses | walk.binds | walk.deletes | walk.stores_into)
+
+    def _look_for_hidden(self) -> None:
+        """Functions whose globals are the namespace, and that no name leads to."""
+        unknown = sys.getrefcount(self._names) - len(self._functions)
+        if unknown == self._explained:
+            return
+        known = self._functions
+        hidden = [
+            item
+            for item in gc.get_referrers(self._names)
+            if type(item) is FunctionType and item.__globals__ is self._names and id(item) not in known
+        ]
+        self._hidden = self._touched_by(hidden)
+        self._explained = unknown
