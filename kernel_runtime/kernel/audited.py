@@ -250,7 +250,7 @@ def _bare(kind: str, how: str) -> Describe:
 
 def _kill(how: str) -> Describe:
     def describe(args: tuple[Any, ...]) -> Effect | None:
-        if args[1] == 0 and type(args[1]) is int:  # only asks whether it is there
+        if type(args[1]) is int and args[1] == 0:  # only asks whether it is there
             return None
         return ("kill", how, (("pid", text(args[0])), ("signal", text(args[1]))))
 

@@ -60,10 +60,10 @@ class _Record:
         kind, how, fields = effect
         if kind == "file" and how.startswith("remove"):
             path = fields[0][1]
-            if how == "remove" and any(path.startswith(tree) for tree in self.trees):
+            if how == "remove" and any((path + "/").startswith(tree) for tree in self.trees):
                 return  # rmtree says it once for all of them
             if how == "remove-tree":
-                self.trees.append(path)
+                self.trees.append(path + "/")
         counter = self.counts.get(effect)
         if counter is None:
             if len(self.counts) >= MAX_EFFECTS:

@@ -48,6 +48,7 @@ class Tables:
         self._files: dict[int, _File] = {}
         self._connections: dict[int, _Connection] = {}
         self._paths: dict[str, None] = {}
+        self._bound: dict[int, str] = {}
         self._io = self._children = -1
         self._environ: dict[Any, Any] = {}
         self._handlers: list[Any] = []
@@ -148,6 +149,7 @@ class Tables:
         for gone in before - now:
             self._files.pop(int(gone), None)
             self._connections.pop(int(gone), None)
+            self._bound.pop(int(gone), None)
         # a number that was used before may be another file now
         again = [
             fd for fd in (*self._files, *self._connections) if str(fd) in now and _link(fd) != self._was(fd)
@@ -189,9 +191,11 @@ class Tables:
     def _new_socket(self, fd: int, link: str, found: list[Effect], kinds: set[str]) -> None:
         if (asked := _asked(fd, _who)) is None:
             return
-        family, kind, here, there = asked
-        if here in self._own_names or (there is None and kind == _SOCK_STREAM and not here):
-            return  # the kernel's own channels; or connected to nothing
+        family, _, here, there = asked
+        if here in self._own_names:
+            return  # the kernel's own channels
+        if there is None and self._fds is not None:
+            self._fds.discard(str(fd))  # not connected yet: look again next time
         if there is not None and not (family == _AF_UNIX and not there and not here):
             where = dict(address(family, there))
             peer = where.get("path") or f"{where.get('host')}:{where.get('port')}"
@@ -199,8 +203,14 @@ class Tables:
                 self._connections[fd] = _Connection(fd, link, peer)
             if kinds.isdisjoint(_EXPLAINS_SOCKETS):
                 found.append(("descriptor", "connection", (*address(family, there), ("fd", fd))))
-        elif there is None and kinds.isdisjoint(_EXPLAINS_SOCKETS) and _is_bound(family, here):
+        elif (
+            there is None
+            and self._bound.get(fd) != link
+            and kinds.isdisjoint(_EXPLAINS_SOCKETS)
+            and _is_bound(family, here)
+        ):
             found.append(("descriptor", "bound", (*address(family, here), ("fd", fd))))
+            self._bound[fd] = link
 
 
 class _File:
