@@ -309,7 +309,7 @@ def _lasting(state: State) -> dict[str, Any]:
         "queue": [p.execution_id for p in state.queue],
         "pending": list(state.queue),
         "running": running and running.execution,
-        "blocked": running and running.blocked and (running.blocked["on"], running.blocked["prompt"]),
+        "blocked": running and running.blocked and {k: v for k, v in running.blocked.items() if k != "since"},
         "interrupts": running and running.interrupts,
         "seen": {
             name: (seen.incarnation, seen.accepted)

@@ -20,6 +20,7 @@ from hypothesis.stateful import (
 )
 from msgspec.structs import replace
 
+from kernel_runtime.core.blocked import is_secret, on_terminal
 from kernel_runtime.core.lifecycle import State, may_dispatch, next_deadline, step
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import (
@@ -208,16 +209,14 @@ class Lifecycle(Laws):
     def answer(self, principal: str, eof: bool, wrong: bool, fails: bool) -> None:
         running = self.state.running
         blocked = running is not None and running.blocked is not None
-        secret = (
-            blocked
-            and running is not None
-            and running.blocked == {**(running.blocked or {}), "on": "password"}
-        )
+        secret = running is not None and running.blocked is not None and is_secret(running.blocked)
         name = "nobody" if wrong else None
         event = m.Answered(token=self.token(), principal=principal, text="secret", eof=eof, execution_id=name)
         commands = self.happen(event, fails=fails)
-        sent = [c for c in commands if isinstance(c, m.SendInput)]
+        sent = [c for c in commands if isinstance(c, m.SendInput | m.TypeInput)]
         assert not (sent and (wrong or not blocked))
+        at_terminal = running is not None and on_terminal(running.blocked)
+        assert all(isinstance(c, m.TypeInput) == at_terminal for c in sent)
         for command in commands:
             if isinstance(command, m.Refuse):
                 assert isinstance(command.error, NotBlocked)
@@ -368,6 +367,31 @@ class Lifecycle(Laws):
             m.InputAsked(msg_id=self.some_msg_id(data), prompt="?", password=password, since="now"),
             fails=fails,
         )
+
+    @rule(
+        data=st.data(), pid=st.integers(1, 2), echo=st.booleans(), by_lines=st.booleans(), fails=journal_fails
+    )
+    def terminal_read(self, data: st.DataObject, pid: int, echo: bool, by_lines: bool, fails: bool) -> None:
+        before = self.state.running
+        event = m.InputAsked(
+            msg_id=self.some_msg_id(data),
+            prompt="?",
+            password=by_lines and not echo,
+            since="now",
+            on="terminal",
+            pid=pid,
+            command=("cat",),
+            echo=echo,
+        )
+        self.happen(event, fails=fails)
+        if before is not None and before.blocked is not None and not on_terminal(before.blocked):
+            assert self.state.running == before, "the cell's own question stands"
+
+    @rule(wrong=seldom, fails=journal_fails)
+    def terminal_read_no_longer(self, wrong: bool, fails: bool) -> None:
+        running = self.state.running
+        name = "nobody" if running is None or wrong else running.execution.execution_id
+        self.happen(m.InputGone(execution_id=name, reason="it has ended"), fails=fails)
 
     @rule(fails=journal_fails, back=st.booleans())
     def responsiveness(self, fails: bool, back: bool) -> None:

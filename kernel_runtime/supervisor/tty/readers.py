@@ -122,7 +122,7 @@ def _waits(pid: int, terminal: _Terminal) -> str | None:
             continue
         fds = _watched(pid, kind, arguments)
         if any(terminal.is_at(pid, fd) for fd in fds):
-            listens |= not _hears_a_network(pid, fds)
+            listens |= not hears_a_network(pid, fds)
     return "listens" if listens else None
 
 
@@ -162,7 +162,7 @@ def _memory(pid: int, address: int, size: int) -> bytes:
         os.close(fd)
 
 
-def _hears_a_network(pid: int, fds: list[int]) -> bool:
+def hears_a_network(pid: int, fds: list[int]) -> bool:
     sockets = {
         inode
         for fd in fds

@@ -1,0 +1,156 @@
+"""Who waits for a terminal, and what it shows: real programs on a real pty, seen through /proc."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from kernel_runtime.supervisor.tty import readers, screen
+from tests.support import eventually
+
+NOBODY = 0
+
+POLL = "import select; p = select.poll(); p.register(0, select.POLLIN); p.poll()"
+SELECT = "import select; select.select([0], [], [])"
+EPOLL = "import select; e = select.epoll(); e.register(0, select.EPOLLIN); e.poll()"
+OTHER_END = "import os, select; r, w = os.pipe(); select.select([r], [], [])"
+SERVER = """
+import select, socket
+s = socket.create_server(("127.0.0.1", 0))
+select.select([0, s], [], [])
+"""
+UNIX = """
+import select, socket
+a, b = socket.socketpair()
+select.select([0, a], [], [])
+"""
+DEV_TTY = "open('/dev/tty').readline()"
+ASIDE = "import os; os.setsid(); os.read(0, 1)"
+THREAD = """
+import threading, time
+threading.Thread(target=lambda: open('/dev/tty').readline()).start()
+time.sleep(600)
+"""
+
+
+@contextmanager
+def program(*argv: str) -> Iterator[tuple[int, str, int]]:
+    """A program that leads a session on a terminal of its own: its pid, the terminal, and the other end."""
+    master, slave = os.openpty()
+    terminal = os.ttyname(slave)
+    pid = os.fork()
+    if pid == 0:
+        os.login_tty(slave)
+        os.execv(argv[0], argv)
+    os.close(slave)
+    try:
+        yield pid, terminal, master
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(master)
+
+
+def python(source: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", source)
+
+
+def seen(terminal: str) -> list[tuple[int, str]]:
+    return [(r.pid, r.how) for r in readers.look(terminal, kernel=NOBODY, foster=NOBODY).readers]
+
+
+@pytest.mark.parametrize(
+    "argv, how",
+    [
+        (("/bin/cat",), "reads"),
+        (python(DEV_TTY), "reads"),
+        (python(THREAD), "reads"),
+        (python(POLL), "listens"),
+        (python(SELECT), "listens"),
+        (python(EPOLL), "listens"),
+        (python(UNIX), "listens"),
+    ],
+    ids=["stdin", "dev-tty", "in-a-thread", "poll", "select", "epoll", "with-a-local-socket"],
+)
+def test_who_waits_is_seen(argv: tuple[str, ...], how: str) -> None:
+    with program(*argv) as (pid, terminal, _):
+        eventually(lambda: seen(terminal) == [(pid, how)], what=f"{pid} {how}")
+
+
+def test_a_process_that_left_the_session_and_kept_the_terminal_is_seen() -> None:
+    parent = (
+        f"import os, time\nif os.fork() == 0:\n    {ASIDE.replace('; ', chr(10) + '    ')}\ntime.sleep(600)"
+    )
+    with program(*python(parent)) as (pid, terminal, _):
+        found = eventually(lambda: seen(terminal), what="the child")
+        assert [how for _, how in found] == ["reads"]
+        assert found[0][0] != pid
+        os.kill(found[0][0], signal.SIGKILL)
+
+
+@pytest.mark.parametrize("source", [OTHER_END, SERVER], ids=["another-pipe", "serves-a-network"])
+def test_who_waits_for_something_else_is_not_blocked(source: str) -> None:
+    with program(*python(source)) as (pid, terminal, _):
+        eventually(
+            lambda: Path(f"/proc/{pid}/wchan").read_text().startswith(("poll", "do_select")), what="waits"
+        )
+        assert seen(terminal) == []
+        assert readers.look(terminal, kernel=NOBODY, foster=NOBODY).others == 1
+        assert readers.look(terminal, kernel=pid, foster=NOBODY).others == 0
+
+
+def test_who_was_answered_reads_no_longer() -> None:
+    with program("/bin/sh", "-c", "read x; sleep 600") as (pid, terminal, master):
+        eventually(lambda: seen(terminal) == [(pid, "reads")], what="reads")
+        os.write(master, b"yes\n")
+        eventually(lambda: seen(terminal) == [], what="reads no longer")
+
+
+def test_settings_are_told_and_mended() -> None:
+    with program("/bin/sh", "-c", "stty -echo; read x; stty raw; sleep 600") as (_, terminal, master):
+        eventually(lambda: screen.settings(terminal) == screen.Settings(echo=False, canonical=True))
+        os.write(master, b"secret\n")
+        eventually(lambda: not screen.settings(terminal).canonical, what="raw")
+        screen.make_sane(terminal)
+        assert screen.settings(terminal).sane
+
+
+@pytest.mark.parametrize(
+    "shown, prompt",
+    [
+        (b"", ""),
+        (b"one\r\ntwo: ", "two: "),
+        (b"one\r\n", ""),
+        (b"\x1b[1;32mcolour\x1b[0m? ", "colour? "),
+        (b"10 %\r100 %\rReady? ", "Ready? "),
+        ("Schlüssel: ".encode(), "Schlüssel: "),
+        (b"x" * 5000, "x" * screen.PROMPT_MAX),
+    ],
+)
+def test_the_prompt_is_the_line_that_has_no_end(tmp_path: Path, shown: bytes, prompt: str) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(shown)
+    assert screen.prompt(str(log), canonical=True, since=0) == prompt
+    assert screen.prompt(str(log), canonical=True, since=log.stat().st_mtime_ns + 1) == ""
+    assert screen.prompt(str(tmp_path / "none"), canonical=True, since=0) == ""
+
+
+def test_a_drawn_screen_is_told_as_it_looks(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"old\r\n\x1b[2J\x1b[Htitle\x1b[24;1H-- INSERT --")
+    assert screen.prompt(str(log), canonical=False, since=0) == "title\n-- INSERT --"
+
+
+def test_sockets_of_the_network_are_known() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        assert readers.hears_a_network(os.getpid(), [server.fileno()])
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert not readers.hears_a_network(os.getpid(), [ours.fileno()])
