@@ -10,7 +10,10 @@
                           /reserve           space for what must be recorded on a full disk
                           /outbox-N/         the kernel's messages of incarnation N
                           /kernel-N.log      what the kernel's own fd 1 and 2 said
-    KRT_RUNTIME_DIR/<12 hex of session_id>/  front.json, kernel-N.json and the ipc sockets
+                          /kernel-N.tty      the end of what its terminal showed
+                          /kernel-N.status   how it ended, until the journal has it
+    KRT_RUNTIME_DIR/<12 hex of session_id>/  front.json, kernel-N.json, kernel-N.keys (what is
+                          typed on the kernel's terminal) and the ipc sockets
 
 Two values of KRT_HOME and KRT_RUNTIME_DIR never share anything. A Unix socket path holds 107
 bytes; where KRT_RUNTIME_DIR is longer, its sockets go to a private directory under the temp dir

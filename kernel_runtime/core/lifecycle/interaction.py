@@ -10,9 +10,12 @@ from kernel_runtime.core.blocked import blocked_of, is_secret, on_terminal
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.core.lifecycle.queue import SYSTEM, Result, abort, is_running, ladder_result, refuse
 from kernel_runtime.core.lifecycle.state import Ladder, Policy, Running, State
-from kernel_runtime.errors import NotBlocked, SessionBusy
+from kernel_runtime.errors import NotBlocked, SessionBusy, UsageError
 from kernel_runtime.model import facts as f
 from kernel_runtime.model.entry import Draft
+
+TERMINAL_LINE = 4094
+"""bytes of a line that a terminal holds, without its end; what is longer it cuts"""
 
 
 def input_asked(state: State, event: m.InputAsked, now: int, policy: Policy) -> Result:
@@ -74,6 +77,17 @@ def answered(state: State, event: m.Answered, now: int, policy: Policy) -> Resul
             ),
         )
     assert running.blocked is not None
+    too_long = len((event.text or "").encode("utf-8", "replace")) > TERMINAL_LINE
+    if too_long and on_terminal(running.blocked):
+        return refuse(
+            state,
+            event.token,
+            UsageError(
+                f"a terminal takes {TERMINAL_LINE} bytes at a time; the rest would be lost",
+                hint="give the program a file to read, or answer in parts",
+                session=state.session,
+            ),
+        )
     execution_id = running.execution.execution_id
     secret = is_secret(running.blocked)
     answer = m.TypeInput if on_terminal(running.blocked) else m.SendInput

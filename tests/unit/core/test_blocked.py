@@ -9,6 +9,7 @@ import pytest
 from kernel_runtime.core.blocked import blocked_of, is_secret, on_terminal
 from kernel_runtime.core.lifecycle import Pending, Running, State, step
 from kernel_runtime.core.lifecycle import messages as m
+from kernel_runtime.errors import UsageError
 from kernel_runtime.model import facts as f
 
 PENDING = Pending(execution_id="e1", cell_id="c1", msg_id="m1", principal="agent:a", client="k")
@@ -69,6 +70,16 @@ def test_what_the_terminal_does_not_show_is_not_recorded(how: dict[str, bool]) -
     _, facts, commands = happen(BUSY, reads(**how), answer("s3cret"))
     assert facts == [f.InputAnswered(execution_id="e1", value=None)]
     assert commands[0] == m.TypeInput(text="s3cret", eof=False)
+
+
+def test_an_answer_that_a_terminal_would_cut_is_refused() -> None:
+    state, facts, commands = happen(BUSY, reads(), answer("é" * 2048))
+    assert state.name == "blocked"
+    assert facts == []
+    assert isinstance(commands[0], m.Refuse)
+    assert isinstance(commands[0].error, UsageError)
+    _, _, commands = happen(BUSY, OWN, answer("é" * 2048))
+    assert isinstance(commands[0], m.SendInput)
 
 
 def test_end_of_file_is_typed_too() -> None:
