@@ -34,6 +34,7 @@ TABLE: dict[str, dict[str, str]] = {
     "Looking": {
         "status": "Reconcile, and show the truth table.",
         "brief": "Print what a worker reads first.",
+        "handoff": "Write or show what lets the next worker continue.",
         "claim": "Write down a claim that can be checked, or take one back.",
         "claims": "Check every claim that stands.",
         "ps": "List the session's processes, ports, connections and open files, with what started them.",

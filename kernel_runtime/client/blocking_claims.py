@@ -1,11 +1,12 @@
-"""The blocking client's part of claims and handoff: `ClaimCalls` without an event loop."""
+"""The blocking client's part of claims and handoff: `HandoffCalls` without an event loop."""
 
 from __future__ import annotations
 
 from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, Unpack
 
 from kernel_runtime.client.claims import Checked, Claim
+from kernel_runtime.client.handoff import Handoff, HandoffFields, Tested
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.core.claims import TIMEOUT
 
@@ -36,3 +37,11 @@ class BlockingClaimCalls:
     def check(self, probe: str, *, timeout: float = TIMEOUT, allow: Sequence[str] = ()) -> Checked:
         """What a probe finds now; nothing is written down."""
         return self.run(self._session.check(probe, timeout=timeout, allow=allow))
+
+    def handoff(self, **fields: Unpack[HandoffFields]) -> Handoff:
+        """Write the next version of the handoff; without arguments, the version that stands."""
+        return self.run(self._session.handoff(**fields))
+
+    def test_handoff(self) -> Tested:
+        """Whether a fresh client can go on from the handoff that stands."""
+        return self.run(self._session.test_handoff())

@@ -68,6 +68,9 @@ class Fields(msgspec.Struct, frozen=True):
     allow: list[str] = []
     claim_id: str | None = None
     check: bool = True
+    document: dict[str, Any] = {}
+    complete: bool = False
+    expect_version: int | None = None
 
 
 def read_fields(request: Message, session: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from kernel_runtime.supervisor.claims import Claims
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
 from kernel_runtime.supervisor.ending import Ending
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
+from kernel_runtime.supervisor.handoffs import Handoffs
 from kernel_runtime.supervisor.jupyter_door import JupyterDoor
 from kernel_runtime.supervisor.keeper import Keeper
 from kernel_runtime.supervisor.notebook_keeper import NotebookKeeper
@@ -164,6 +165,7 @@ class Supervisor:
         self.world.managed = self.terminals.rows
         self.world.helpers.append(self.terminals.holders)
         self.claims = Claims(self)
+        self.handoffs = Handoffs(self)
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(
             {
