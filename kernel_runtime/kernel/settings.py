@@ -20,6 +20,7 @@ import fcntl
 import json
 import os
 import random
+import re
 import resource
 import sys
 import threading
@@ -207,7 +208,7 @@ def _noted_item(name: str) -> Callable[[], Value]:
 def _matplotlib() -> Value:
     module = _loaded("matplotlib")
     now, default = getattr(module, "rcParams", None), getattr(module, "rcParamsDefault", None)
-    if not isinstance(now, dict) or not isinstance(default, dict):
+    if not issubclass(type(now), dict) or not issubclass(type(default), dict):
         return None
     changed = {}
     # dict's own methods: asking rcParams for its backend would choose and import one
@@ -234,13 +235,15 @@ def _filter(entry: Any) -> Any:
     if type(entry) is not tuple or len(entry) != 5:
         return plain(entry)
     action, message, category, module, line = entry
-    patterns = [getattr(pattern, "pattern", pattern) for pattern in (message, module)]
+    patterns = [part.pattern if type(part) is re.Pattern else part for part in (message, module)]
     return [plain(action), plain(patterns[0]), _class(category), plain(patterns[1]), plain(line)]
 
 
 def _class(value: Any) -> str:
     return (
-        str(type.__dict__["__name__"].__get__(value)) if isinstance(value, type) else f"<{type_name(value)}>"
+        str(type.__dict__["__name__"].__get__(value))
+        if issubclass(type(value), type)
+        else f"<{type_name(value)}>"
     )
 
 
