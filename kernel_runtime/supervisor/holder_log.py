@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 
 _LOOK_EVERY = 1 << 18
 """bytes between two looks at the free space"""
@@ -24,7 +25,15 @@ _PIECE = 1 << 20
 class ProcessLog:
     """Append-only for its owner; people read the file."""
 
-    def __init__(self, path: str, *, bound: int, floor: int) -> None:
+    def __init__(
+        self,
+        path: str,
+        *,
+        bound: int,
+        floor: int,
+        clock: Callable[[], float] = time.monotonic,
+        look: Callable[[int], os.statvfs_result] = os.fstatvfs,
+    ) -> None:
         self.path = path
         self.bytes = 0
         """all that was said"""
@@ -33,6 +42,8 @@ class ProcessLog:
         self.dropped_lines = 0
         self._bound = max(bound, 4096)
         self._floor = floor
+        self._clock = clock
+        self._look = look
         self._fd = self._open(path)
         self._size = 0
         self._gaps: list[tuple[int, int, int, int]] = []
@@ -73,14 +84,14 @@ class ProcessLog:
         return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _short(self, size: int) -> bool:
-        if self._missing[0] and time.monotonic() < self._look_again:
+        if self._missing[0] and self._clock() < self._look_again:
             return True
         self._unlooked += size
         if self._unlooked < _LOOK_EVERY and not self._missing[0]:
             return False
         self._unlooked = 0
-        self._look_again = time.monotonic() + _LOOK_AFTER
-        info = os.fstatvfs(self._fd)
+        self._look_again = self._clock() + _LOOK_AFTER
+        info = self._look(self._fd)
         return info.f_bavail * info.f_frsize < min(self._floor, info.f_blocks * info.f_frsize // 20)
 
     def _write(self, data: bytes) -> None:
@@ -89,7 +100,7 @@ class ProcessLog:
             try:
                 written = os.write(self._fd, view)
             except OSError:  # full, over quota, a broken disk: the process goes on, and it is counted
-                self._look_again = time.monotonic() + _LOOK_AFTER
+                self._look_again = self._clock() + _LOOK_AFTER
                 self._miss(bytes(view))
                 return
             self._size += written

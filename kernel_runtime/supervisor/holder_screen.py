@@ -25,9 +25,9 @@ _STYLES = (("bold", 1), ("italics", 3), ("underscore", 4), ("blink", 5), ("rever
 
 def beginning(recent: bytes, *, complete: bool) -> tuple[int, str]:
     """Where to begin to read what was said last, and what a screen made of it stands on."""
-    clear = max(recent.rfind(mark) for mark in _CLEARS)
-    if complete and clear < 0:
+    if complete:
         return 0, "start"
+    clear = max(recent.rfind(mark) for mark in _CLEARS)
     if clear >= 0:
         return clear, "clear"
     return recent.find(b"\n") + 1, "cut"
@@ -57,6 +57,20 @@ class _Screen(pyte.Screen):
             self.buffer.update(buffer)
             self.cursor.x = min(self.cursor.x, self.columns - 1)
             self.cursor.y = min(self.cursor.y, self.lines - 1)
+
+    def resize(self, lines: int | None = None, columns: int | None = None) -> None:
+        """As terminals do it: lines go from the bottom while the cursor is above them, then from the top."""
+        if lines is not None and lines < self.lines:
+            above = max(0, self.cursor.y + 1 - lines)
+            kept = {y - above: row for y, row in self.buffer.items() if above <= y < above + lines}
+            self.buffer.clear()
+            self.buffer.update(kept)
+            self.cursor.y -= above
+            self.lines = lines
+            self.set_margins()
+        super().resize(lines, columns)
+        self.ensure_hbounds()
+        self.ensure_vbounds()
 
     def reset(self) -> None:
         self._main = None
