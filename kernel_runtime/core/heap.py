@@ -101,7 +101,7 @@ class CellTable(Protocol):
 
     def cell(self, cell_id: str) -> Cell | None: ...
 
-    def put_cell(self, cell: Cell) -> None: ...
+    def put_cell(self, old: Cell | None, new: Cell) -> None: ...
 
 
 class HeapFold:
@@ -233,10 +233,10 @@ class HeapFold:
         for name, token in seen.reads.items():
             self.reads[entry.incarnation, name, token, cell.cell_id] = True
             self._readers[entry.incarnation, name][token].add(cell.cell_id)
-        cell = with_counters(cell, seen, self.name)
-        if cell.open == OPEN:
-            self._open[entry.incarnation].add(cell.cell_id)
-        self._cells.put_cell(cell)
+        now = with_counters(cell, seen, self.name)
+        if now.open == OPEN:
+            self._open[entry.incarnation].add(now.cell_id)
+        self._cells.put_cell(cell, now)
 
     def _drifted(self, entry: Entry, fact: NamesDrifted) -> None:
         for name, change in fact.names.items():
@@ -369,4 +369,5 @@ class HeapFold:
 
     def _move(self, cell: Cell, **counters: int) -> None:
         moved = replace(cell, **counters)
-        self._cells.put_cell(replace(moved, heap=heap_of(moved)))
+        verdict = heap_of(moved)
+        self._cells.put_cell(cell, moved if verdict == cell.heap else replace(moved, heap=verdict))

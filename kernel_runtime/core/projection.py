@@ -247,7 +247,15 @@ class Projections:
         """per incarnation, the greatest outbox position recorded in it"""
         self.counts: Counter[CellCount] = Counter()
         """cells per state; the difference to `base`, so zero and negative numbers too"""
-        self.heap = HeapFold(self._base, self)
+        self.heap_moved: HeapFold | None = None
+        """`heap`, once an entry has touched it"""
+
+    @property
+    def heap(self) -> HeapFold:
+        """Names, and what became of cells by them."""
+        if self.heap_moved is None:
+            self.heap_moved = HeapFold(self._base, self)
+        return self.heap_moved
 
     def apply(self, entry: Entry) -> None:
         kind = type(entry.fact)
@@ -284,18 +292,22 @@ class Projections:
             return
         if old is not None and old.heap and not new.heap:
             self.heap.forget(new.cell_id)
-        self.put_cell(new)
+        self.put_cell(old, new)
 
     def cell(self, cell_id: str) -> Cell | None:
         """The row as it is by now."""
         return self.cells.get(cell_id) or self._base.cell(cell_id)
 
-    def put_cell(self, cell: Cell) -> None:
-        old = self.cell(cell.cell_id)
-        self.cells[cell.cell_id] = cell
+    def put_cell(self, old: Cell | None, new: Cell) -> None:
+        """Replace a row by the next one."""
+        self.cells[new.cell_id] = new
+        now = count_of(new)
         if old is not None:
-            self.counts[count_of(old)] -= 1
-        self.counts[count_of(cell)] += 1
+            then = count_of(old)
+            if then == now:
+                return
+            self.counts[then] -= 1
+        self.counts[now] += 1
 
     def _cell_of(self, execution_id: str) -> str | None:
         execution = self.execution(execution_id)

@@ -55,6 +55,9 @@ _POSITION = (
     "ON CONFLICT (incarnation) DO UPDATE SET position = max(position, excluded.position)"
 )
 
+_ENDED = 8
+"""executions that have ended and are kept in memory"""
+
 _encode = msgspec.json.Encoder(order="sorted").encode
 _decode = msgspec.json.Decoder().decode
 
@@ -140,12 +143,18 @@ class ProjectionStore(HeapStore):
         super().__init__(connection)
         rows = connection.execute(f"SELECT {EXECUTION_COLUMNS} FROM executions WHERE status <> 'done'")
         self._alive = {x.execution_id: x for x in map(execution_of_row, rows)}
+        self._ended: dict[str, Execution] = {}
+        """the last ones: their observations are about to come"""
         self._cells: dict[str, Cell] = {}
         self._seen: dict[str, Seen] = {}
         self._positions: dict[int, int] = {}
 
     def execution(self, execution_id: str) -> Execution | None:
-        return self._alive.get(execution_id) or fetch_execution(self._connection, execution_id)
+        return (
+            self._alive.get(execution_id)
+            or self._ended.get(execution_id)
+            or fetch_execution(self._connection, execution_id)
+        )
 
     def cell(self, cell_id: str) -> Cell | None:
         cell = self._cells.get(cell_id)
@@ -187,7 +196,8 @@ class ProjectionStore(HeapStore):
                 execute(_COUNT, (incarnation, status, outcome or "", heap, n))
                 if n < 0:
                     execute(_DROP_COUNT, (incarnation, status, outcome or "", heap))
-        self.write_heap(change.heap)
+        if change.heap_moved is not None:
+            self.write_heap(change.heap_moved)
         for seen in change.seen.values():
             execute(_SEEN, (seen.principal, seen.incarnation, seen.accepted))
         for incarnation, position in change.positions.items():
@@ -199,10 +209,12 @@ class ProjectionStore(HeapStore):
         for x in change.executions.values():
             if x.status == "done":
                 self._alive.pop(x.execution_id, None)
+                remember(self._ended, {x.execution_id: x}, _ENDED)
             else:
                 self._alive[x.execution_id] = x
         remember(self._cells, change.cells)
-        self.keep_heap(change.heap)
+        if change.heap_moved is not None:
+            self.keep_heap(change.heap_moved)
         remember(self._seen, change.seen)
         remember(self._positions, change.positions)
 
@@ -212,6 +224,7 @@ class ProjectionStore(HeapStore):
             self._connection.execute(f"DELETE FROM {table}")
         self.clear_heap()
         self._alive.clear()
+        self._ended.clear()
         self._cells.clear()
         self._seen.clear()
         self._positions.clear()

@@ -136,10 +136,11 @@ def test_it_does_not_matter_where_a_fold_is_cut(said: list[Entry], data: st.Data
 def test_no_cell_is_live_whose_read_changed_or_whose_names_are_gone(said: list[Entry]):
     folded = fold(said)
     heap = folded.heap
+    firsts = list({(x.kind, x.execution_id or x.seq): x for x in reversed(said)}.values())
     for cell, truth, evidence in told(folded):
         seen = heap.observations[cell.cell_id]
         assert seen is not None
-        later = [x for x in said if x.seq > seen.seq and x.incarnation == seen.incarnation]
+        later = [x for x in firsts if x.seq > seen.seq and x.incarnation == seen.incarnation]
         changed = {
             n: x
             for x in later
