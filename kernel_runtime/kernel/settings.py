@@ -53,18 +53,13 @@ class _Unreadable(Exception):
 
 
 def start(own: Iterable[str] = ()) -> None:
-    """What is open and runs now is the kernel's own; so is what it will open in the `own` directories."""
+    """Name directories of the runtime's, whose files are not the user's."""
     _own_directories.extend(os.path.join(path, "") for path in own)
-    if not _started:
-        _started.append(True)
-        volatility.start()
-        _own_files.update((fd, _link(fd)) for fd in os.listdir("/proc/self/fd"))
 
 
 def volatile(own_threads: Iterable[threading.Thread] = ()) -> list[str]:
     """What may change the heap between executions; see volatility.py. On the main thread."""
-    if not _started:
-        start()
+    _baseline()
     return volatility.volatile(own_threads)
 
 
@@ -85,8 +80,7 @@ def note() -> None:
 
 def world() -> dict[str, dict[str, Any]]:
     """Every item with its value and digest."""
-    if not _started:
-        start()
+    _baseline()
     if threading.get_ident() == threading.main_thread().ident:
         note()
     items: dict[str, dict[str, Any]] = {}
@@ -123,6 +117,14 @@ def differences(
         else:
             found[name] = None
     return found
+
+
+def _baseline() -> None:
+    """What is there when it is asked for the first time, before the first cell, is the kernel's own."""
+    if not _started:
+        _started.append(True)
+        volatility.start()
+        _own_files.update((fd, _link(fd)) for fd in os.listdir("/proc/self/fd"))
 
 
 # -- items
@@ -208,7 +210,7 @@ def _noted_item(name: str) -> Callable[[], Value]:
 def _matplotlib() -> Value:
     module = _loaded("matplotlib")
     now, default = getattr(module, "rcParams", None), getattr(module, "rcParamsDefault", None)
-    if not issubclass(type(now), dict) or not issubclass(type(default), dict):
+    if not isinstance(now, dict) or not isinstance(default, dict):
         return None
     changed = {}
     # dict's own methods: asking rcParams for its backend would choose and import one
@@ -240,11 +242,9 @@ def _filter(entry: Any) -> Any:
 
 
 def _class(value: Any) -> str:
-    return (
-        str(type.__dict__["__name__"].__get__(value))
-        if issubclass(type(value), type)
-        else f"<{type_name(value)}>"
-    )
+    if not issubclass(type(value), type):
+        return f"<{type_name(value)}>"
+    return str(type.__dict__["__name__"].__get__(value))
 
 
 def _rlimits() -> Value:

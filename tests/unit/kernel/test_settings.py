@@ -36,7 +36,7 @@ def fresh(monkeypatch) -> Iterator[None]:
     states += [volatility._own_threads, volatility._own_files, volatility._unlisted, volatility._loops]
     for state in states:
         state.clear()
-    settings.start()
+    assert volatile() == []
     yield
     settings._started.clear()
 
