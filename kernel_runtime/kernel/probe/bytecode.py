@@ -14,13 +14,14 @@ import re
 import weakref
 from collections.abc import Iterator, Sequence
 from types import CodeType
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 from kernel_runtime.kernel.probe.instructions import (
     ATTRIBUTE,
     ATTRIBUTE_SHIFT,
     BINARY,
     CALL,
+    CALLS,
     CLASS,
     CONST,
     COPY,
@@ -34,6 +35,7 @@ from kernel_runtime.kernel.probe.instructions import (
     INPLACE,
     INTERESTING,
     INTRINSIC,
+    KEYWORDS,
     LEAST,
     LOAD,
     LOAD_GLOBAL,
@@ -58,6 +60,10 @@ from kernel_runtime.kernel.probe.instructions import (
 _WORD = re.compile(r"[^\W\d]\w*")
 
 
+_COMPILERS: Final = frozenset({"__annotations__", "__annotate__", "__conditional_annotations__"})
+"""names that the compiler reads and binds for its own use"""
+
+
 class Deferred(NamedTuple):
     """A statement that puts something under a name without running all of it."""
 
@@ -69,7 +75,8 @@ class Deferred(NamedTuple):
     """what is kept, the decorators, or the bases and keywords"""
     attributes: Names
     settled: Names
-    decorated: bool = False
+    simple: bool = True
+    """nothing was called but the decorators, and what makes the class"""
 
 
 class Magic(NamedTuple):
@@ -174,7 +181,7 @@ class _Reading:
             frozenset(self.bare),
             frozenset(self.attributes),
             frozenset(words),
-            frozenset(self.binds),
+            frozenset(self.binds - _COMPILERS),
             frozenset(self.deletes),
             self.settles,
             self.leaves,
@@ -246,9 +253,11 @@ class _Reading:
                 self.called.add(name)
                 return
             if name == "__name__" and code.ops[index + 1] in STORE_NAME:
-                return  # what every class body begins with
+                return
             settled = NOTHING
         after = code.after(index)
+        if name in _COMPILERS:
+            return
         if name == "get_ipython":
             self.magic(after, settled)
             return
@@ -315,7 +324,7 @@ class _Reading:
             start = code.back(start, code.args[start])
         if start is None:
             start, end = 0, len(code.ops)
-        self.stores_into |= code.names_in(start, end)
+        self.stores_into |= code.names_in(start, end) - _COMPILERS
 
     def defer(self, index: int) -> None:
         """A store whose value is only kept, or a function or class that decorators at most have seen."""
@@ -328,6 +337,8 @@ class _Reading:
             return
         ops = code.ops[start:index]
         target = code.names[code.args[index]]
+        if code.kind == "class" and target == "__module__":
+            return  # `__module__ = __name__`: what every class body begins with
         consts = [
             (at, value)
             for at in range(start, index)
@@ -355,10 +366,17 @@ class _Reading:
             at -= 1
             decorators += 1
         if not CLASS.isdisjoint(ops):
-            self.kept.add(made)
-            self.deferred.append(
-                Deferred(target, "class", codes, names, attributes, settled, decorated=decorators > 0)
+            calls = sum(op in CALL and dis.opname[op] != "PRECALL" for op in code.ops[made:at])
+            # A keyword may be a metaclass, which can do anything.
+            simple = (
+                calls == 1
+                and (INERT | CALLS | CLASS | ATTRIBUTE | METHOD).issuperset(ops)
+                and KEYWORDS.isdisjoint(code.ops[made:at])
             )
+            if simple:
+                self.kept.update(range(start, index))
+            self.kept.add(made)
+            self.deferred.append(Deferred(target, "class", codes, names, attributes, settled, simple))
         elif decorators and self.is_function(at, start):
             self.kept.add(made)
             self.deferred.append(Deferred(target, "decorated", codes, names, attributes, settled))

@@ -16,13 +16,11 @@ methods put over a library class's own operators.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from types import CodeType
 from typing import Any, NamedTuple
 
-from kernel_runtime.kernel.probe.bytecode import facts
-from kernel_runtime.kernel.probe.instructions import NOTHING, Names
-from kernel_runtime.kernel.probe.kinds import CLASS, FUNCTION, LEAF, MODULE, kind_of_type
+from kernel_runtime.kernel.probe.instructions import Names
 from kernel_runtime.kernel.probe.walk import Walk
 
 
@@ -43,54 +41,44 @@ class Touch(NamedTuple):
     """why there may be more than what is listed"""
 
 
-def analyse(
-    codes: Sequence[CodeType], namespace: dict[str, Any], called: Mapping[str, object] | None = None
-) -> Touch:
-    """What the code of a cell that has just run may have touched.
+def analyse(codes: Sequence[CodeType], namespace: dict[str, Any], before: Touch | None = None) -> Touch:
+    """What the code of a cell may touch, with the values that the names have now.
+
+    Asked before the cell runs it sees what the cell may rebind, delete or use up (a function, a list's
+    last callback, a generator); asked afterwards, what the cell made. Both count: `before` is the first
+    answer, and is added to the second.
 
     Args:
-        codes: the code objects that were executed, in order.
-        namespace: the user's namespace as it is now.
-        called: what names held before the cell; see `held`.
+        codes: the code objects of the cell, in the order they run.
+        namespace: the user's namespace.
+        before: what this function said before the cell ran.
     """
-    walk = Walk(namespace, called or {})
+    walk = Walk(namespace)
     try:
         walk.cell(codes)
-    except RuntimeError:  # a container changed while it was looked through
-        walk.dynamic.add("threads")
-    except RecursionError:
+    except RuntimeError:  # a container changed while it was looked through, or nesting without end
         walk.dynamic.add("objects")
-    return Touch(
+    found = Touch(
         frozenset(walk.reads),
         frozenset(walk.uses),
         frozenset(walk.binds),
         frozenset(walk.surely),
         frozenset(walk.deletes),
         frozenset(walk.stores_into),
-        frozenset(walk.builtins - walk.reads),
+        frozenset(walk.builtins),
         tuple(sorted(walk.dynamic)),
     )
+    return found if before is None else _joined(before, found)
 
 
-def held(codes: Sequence[CodeType], namespace: dict[str, Any]) -> dict[str, object]:
-    """What the cell may call and no longer be found afterwards; to be asked before it runs.
-
-    For each name that the code mentions and that stands for more than data: the functions and classes it
-    leads to. Keeps no other object alive.
-    """
-    found: dict[str, object] = {}
-    for code in codes:
-        for name in facts(code, "top").called:
-            value = namespace.get(name)
-            kind = kind_of_type(type(value), namespace)
-            if name in found or kind in {LEAF, MODULE}:
-                continue
-            if kind in {FUNCTION, CLASS}:
-                found[name] = value
-            else:
-                walk = Walk(namespace, {})
-                walk.push(value, NOTHING, escapes=True)
-                walk.drain()
-                if walk.makers:
-                    found[name] = tuple(walk.makers)
-    return found
+def _joined(one: Touch, other: Touch) -> Touch:
+    return Touch(
+        one.reads | other.reads,
+        one.uses | other.uses,
+        one.binds | other.binds,
+        one.binds_surely & other.binds_surely,
+        one.deletes | other.deletes,
+        one.stores_into | other.stores_into,
+        one.builtins | other.builtins,
+        tuple(sorted({*one.dynamic, *other.dynamic})),
+    )

@@ -11,7 +11,7 @@ import dis
 import opcode
 import sys
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from types import CodeType
 from typing import Final, Literal
 
@@ -33,6 +33,7 @@ def _starting(*prefixes: str) -> frozenset[int]:
 
 
 CACHE = dis.opmap.get("CACHE", -1)
+EXTENDED = dis.EXTENDED_ARG
 LOAD = _ops("LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 LOAD_GLOBAL = _ops("LOAD_GLOBAL")
 STORE_NAME = _ops("STORE_NAME")
@@ -58,6 +59,7 @@ CALL = _ops("CALL", "PRECALL")
 CALLS = CALL | _ops("CALL_KW", "KW_NAMES", "PUSH_NULL")
 COPY = _ops("COPY")
 SWAP = _ops("SWAP")
+KEYWORDS = _ops("KW_NAMES", "CALL_KW")
 NOISE = _ops("PUSH_NULL", "PRECALL", "NOP", "KW_NAMES")
 JUMPS = frozenset(dis.hasjrel) | frozenset(dis.hasjabs)
 BACK = frozenset(code for name, code in dis.opmap.items() if "JUMP_BACKWARD" in name)
@@ -113,22 +115,25 @@ class Code:
         self.offsets: list[int] = []
         raw = code.co_code
         extended = 0
-        for offset in range(0, len(raw), 2):
-            op = raw[offset]
+        for offset, op in enumerate(raw[::2]):
             if op == CACHE:
                 continue
-            if op == dis.EXTENDED_ARG:
-                extended = (extended | raw[offset + 1]) << 8
+            arg = raw[2 * offset + 1]
+            if op == EXTENDED:
+                extended = (extended | arg) << 8
                 continue
             self.ops.append(op)
-            self.args.append(extended | raw[offset + 1])
-            self.offsets.append(offset)
+            self.args.append(extended | arg)
+            self.offsets.append(2 * offset)
             extended = 0
 
     def back(self, index: int, items: int = 1) -> int | None:
         """Where the expression begins that pushed the topmost items before the instruction."""
         height = 0
+        labels = self.labels
         while index > 0:
+            if index in labels:
+                return None
             index -= 1
             op = self.ops[index]
             if op in JUMPS or op in ENDS:
@@ -137,6 +142,12 @@ class Code:
             if height >= items:
                 return index
         return None
+
+    @cached_property
+    def labels(self) -> frozenset[int]:
+        """Instructions that more than the one before them leads to."""
+        edges = self._edges() or ()
+        return frozenset(to for index, out in enumerate(edges) for to, _ in out if to != index + 1)
 
     def name_at(self, index: int) -> str | None:
         op, arg = self.ops[index], self.args[index]

@@ -29,7 +29,8 @@ _dict_of_module: Any = vars(ModuleType)["__dict__"].__get__
 
 _LEAVES: Final = (
     int, float, complex, bool, str, bytes, bytearray, type(None), type(...), type(NotImplemented), range,
-    object, types.CodeType,
+    object, types.CodeType, types.GetSetDescriptorType, types.MemberDescriptorType,
+    types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
 )  # fmt: skip
 _CONTAINERS: Final = (
     list, tuple, dict, set, frozenset, collections.deque, collections.OrderedDict, collections.defaultdict,
@@ -140,6 +141,8 @@ class _About:
             worlds.update(
                 id(value.__globals__) for value in list(held.values()) if type(value) is FunctionType
             )
+            if base is cls:
+                self.own = frozenset(worlds)
             if base is type:
                 kind = CLASS
             elif base is ModuleType:

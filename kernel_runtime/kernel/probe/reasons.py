@@ -70,3 +70,5 @@ DECORATORS: Final = {
     "enum": {"unique"},
 }
 """decorators that look at a function or class and do not call it"""
+HARMLESS_MODULES: Final = frozenset(DECORATORS) | {"collections", "operator", "reprlib", "numbers"}
+"""modules whose functions call what they hold, and an object's hooks, and no other of its methods"""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import builtins
 import sys
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, Final
 
@@ -45,6 +45,7 @@ from kernel_runtime.kernel.probe.reasons import (
     BIRTH,
     BUILTINS_ASKED,
     DECORATORS,
+    HARMLESS_MODULES,
     IMPORTERS,
     REASON_OF_ATTRIBUTE,
     REASONS,
@@ -52,6 +53,8 @@ from kernel_runtime.kernel.probe.reasons import (
 
 _MOST_VISITS: Final = 50_000
 _MOST_ELEMENTS: Final = 1_000_000
+_MANY: Final = 8
+_CLOSED: Final = frozenset({LEAF, OPAQUE})
 _NEAR: Final = 2
 """the namespace found that many references inside a library's object is that object's to use"""
 
@@ -64,9 +67,8 @@ def _is_hook(name: str) -> bool:
 class Walk:
     """One analysis. `settled`, wherever it stands: names the cell has surely bound or deleted by then."""
 
-    def __init__(self, namespace: dict[str, Any], before: Mapping[str, object]) -> None:
+    def __init__(self, namespace: dict[str, Any]) -> None:
         self.namespace = namespace
-        self.before = before
         self.reads: set[str] = set()
         self.uses: set[str] = set()
         self.binds: set[str] = set()
@@ -78,6 +80,9 @@ class Walk:
         self.used: dict[tuple[str, bool], Names] = {}
         self.seen: dict[int, tuple[object, Names]] = {}
         """visited objects; held, so that no other takes their id while this lasts"""
+        self.kinds: dict[int, int] = {}
+        self.types: list[type] = []
+        """those in `kinds`, held as well"""
         self.classes: dict[tuple[int, bool, bool], Names] = {}
         self.queue: deque[tuple[object, Names, bool]] = deque()
         self.mentioned: set[str] = set()
@@ -85,7 +90,8 @@ class Walk:
         self.words: set[str] = set()
         self.waiting: dict[str, list[tuple[object, Names]]] = {}
         """methods that nothing has named yet"""
-        self.unnamed: dict[str, list[tuple[Deferred, Names, bool]]] = {}
+        self.classes_made: set[str] = set()
+        self.unnamed: dict[str, list[tuple[Deferred, Names]]] = {}
         """statements that only put something under a name that nothing has used yet"""
         self.reachable: list[tuple[object, Names]] = []
         """methods that library code can call, if it was given their object"""
@@ -95,7 +101,6 @@ class Walk:
         self.any_attribute = False
         self.foreign = False
         """library code is within reach"""
-        self.makers: list[object] = []
         self.visits = 0
         self.elements = 0
 
@@ -146,17 +151,23 @@ class Walk:
         self.code(code, kind_of(code), settled, owner)
 
     def defer(self, deferred: Deferred, settled: Names) -> None:
-        if deferred.how == "class":
-            owner = (deferred.decorated and not self.only_looks(deferred)) or not self.is_plain(deferred)
-            owner = owner or self.is_used(deferred.target)
+        made = deferred.how == "class"
+        looks = deferred.how == "kept" or self.only_looks(deferred)
+        if made and deferred.simple:
+            for name in deferred.names:
+                if looks:
+                    self.note(name, settled)
+                else:
+                    self.use(name, settled, bare=True)
+        if made:
             for code in deferred.codes:
-                self.nested(code, settled, owner=owner)
-            if not owner:
-                self.unnamed.setdefault(deferred.target, []).append((deferred, settled, True))
-        elif (deferred.how == "decorated" and not self.only_looks(deferred)) or self.is_used(deferred.target):
+                self.nested(code, settled, owner=False)
+            if looks:
+                self.classes_made.add(deferred.target)
+        if not looks or self.is_used(deferred.target):
             self.release(deferred, settled)
         else:
-            self.unnamed.setdefault(deferred.target, []).append((deferred, settled, False))
+            self.unnamed.setdefault(deferred.target, []).append((deferred, settled))
 
     def release(self, deferred: Deferred, settled: Names) -> None:
         for code in deferred.codes:
@@ -168,6 +179,8 @@ class Walk:
     def defer_attribute(self, deferred: Deferred, settled: Names, body: Facts, *, owner: bool) -> None:
         """What a class body puts under a name: run if something names it, once the class is used."""
         if deferred.how == "class":
+            for name in deferred.names:
+                self.use(name, settled, bare=True)
             for code in deferred.codes:
                 self.nested(code, settled, owner=owner)
             return
@@ -186,44 +199,46 @@ class Walk:
         return (name, True) in self.used or (name, False) in self.used
 
     def only_looks(self, deferred: Deferred) -> bool:
-        """Whether all decorators are known not to call what they are given."""
-        for name in deferred.names:
-            value: Any = self.namespace[name] if name in self.namespace else vars(builtins).get(name)
-            kind = kind_of_type(type(value), self.namespace)
-            if kind == LEAF:
-                continue
-            if kind == MODULE:
-                module = module_dict(value).get("__name__")
-                allowed = DECORATORS.get(module, set()) if type(module) is str else set()
-                if not any(attribute in allowed for attribute in deferred.attributes):
-                    return False
-            elif not any(
-                value is module_dict(sys.modules[module]).get(name)
-                for module, names in DECORATORS.items()
-                if module in sys.modules and type(sys.modules[module]) is ModuleType
-                for name in names
-            ):
-                return False
-        return True
+        """Whether decorators and base classes are known not to call what they are given."""
+        return deferred.simple and all(self.is_harmless(name, deferred.attributes) for name in deferred.names)
 
-    def is_plain(self, deferred: Deferred) -> bool:
-        """Whether making the class ran none of its methods: no metaclass, no hook of its bases."""
-        if not deferred.names and not deferred.decorated:
-            return True
-        made: Any = self.namespace.get(deferred.target)
-        kind = kind_of_type(type(made), self.namespace)
-        if kind != CLASS or (type(made) is not type and is_cell_class(type(made), self.namespace)):
+    def is_harmless(self, name: str, attributes: Names) -> bool:
+        if name not in self.namespace and name in self.classes_made:
+            return True  # of this cell, and looked at where it was made
+        value: Any = self.namespace[name] if name in self.namespace else vars(builtins).get(name)
+        kind = self.kind(type(value))
+        if kind == MODULE:
+            held = module_dict(value)
+            module = held.get("__name__")
+            named = [(attribute, held[attribute]) for attribute in attributes if attribute in held]
+            return bool(named) and all(self.is_onlooker(module, name, value) for name, value in named)
+        return (kind == LEAF and name in self.namespace) or self.is_onlooker(None, name, value)
+
+    def is_onlooker(self, module: object, name: str, value: Any) -> bool:
+        """A decorator that does not call, or a base class that does not look at its subclasses."""
+        for known in DECORATORS if module is None else DECORATORS.keys() & {module}:
+            held = module_dict(sys.modules[known]) if type(sys.modules.get(known)) is ModuleType else {}
+            if any(value is held.get(decorator) for decorator in DECORATORS[known]):
+                return True
+        if self.kind(type(value)) != CLASS:
             return False
-        for base in class_order(made)[1:]:
-            if is_cell_class(base, self.namespace) and "__init_subclass__" in class_dict(base):
-                return False
-        return type(made) is type or class_dict(type(made)).get("__module__") in {"abc", "enum", "typing"}
+        if type(value) is not type and class_dict(type(value)).get("__module__") not in {
+            "abc",
+            "enum",
+            "typing",
+        }:
+            return False
+        return not any(
+            "__init_subclass__" in class_dict(base) and class_dict(base).get("__module__") != "typing"
+            for base in class_order(value)
+            if base is not object
+        )
 
     # Names.
 
     def note(self, name: str, settled: Names) -> bool:
         """A read of the name; whether the namespace has it, or had it."""
-        here = name in self.namespace or name in self.before or name in self.binds or name in self.deletes
+        here = name in self.namespace or name in self.binds or name in self.deletes
         if not here and name in vars(builtins):
             self.builtins.add(name)
             return False
@@ -238,18 +253,11 @@ class Walk:
         if known is not None and known <= settled:
             return
         self.used[name, bare] = settled if known is None else known & settled
-        for deferred, then, is_class in self.unnamed.pop(name, ()):
-            if is_class:
-                for code in deferred.codes:
-                    self.seen.pop(id(code), None)
-                    self.nested(code, then)
-            else:
-                self.release(deferred, then)
+        for deferred, then in self.unnamed.pop(name, ()):
+            self.release(deferred, then)
         if here:
             if name in self.namespace:
                 self.push(self.namespace[name], settled, escapes=bare, direct=True)
-            if name in self.before:
-                self.push(self.before[name], settled, escapes=bare, direct=True)
         else:
             self.builtin(name, facts)
 
@@ -279,6 +287,8 @@ class Walk:
         self.foreign = True
         if name == "__main__":
             self.dynamic.add("__main__")
+        if name.partition(".")[0] in {"ctypes", "_ctypes"}:
+            self.dynamic.add("ctypes")
         for part in {name, name.partition(".")[0]}:
             module = sys.modules.get(part)
             if module is not None:
@@ -339,8 +349,15 @@ class Walk:
 
     # Objects.
 
+    def kind(self, cls: type) -> int:
+        known = self.kinds.get(id(cls))
+        if known is None:
+            known = self.kinds[id(cls)] = kind_of_type(cls, self.namespace)
+            self.types.append(cls)
+        return known
+
     def push(self, value: object, settled: Names, *, escapes: bool, direct: bool = False) -> None:
-        kind = kind_of_type(type(value), self.namespace)
+        kind = self.kind(type(value))
         if kind == LEAF:
             return
         if direct:
@@ -413,7 +430,7 @@ class Walk:
         module = held.get("__name__")
         if type(module) is str and (module, name) in REASONS:
             self.dynamic.add(REASONS[module, name])
-        kind = kind_of_type(type(value), self.namespace)
+        kind = self.kind(type(value))
         if kind == MODULE:
             self.direct(value, kind, settled)
         elif (
@@ -442,18 +459,20 @@ class Walk:
         level: list[object] = [value]
         depth = 0
         while level:
-            types = dict(zip(map(id, map(type, level)), map(type, level), strict=True))
-            kinds = {key: kind_of_type(cls, self.namespace) for key, cls in types.items()}
+            kinds = self.kinds
+            types = list(map(type, level))
             self.elements += len(level)
             if self.elements > _MOST_ELEMENTS:
                 self.dynamic.add("objects")
                 return
-            if all(kind in {LEAF, OPAQUE} for kind in kinds.values()):
+            # By id: a metaclass may define __hash__. A long level is mostly of a few types.
+            distinct = types if len(level) < _MANY else dict(zip(map(id, types), types, strict=True)).values()
+            if _CLOSED.issuperset([self.kind(cls) for cls in distinct]):
                 return
             deeper: list[object] = []
-            for item in level:
-                kind = kinds[id(type(item))]
-                if kind in {LEAF, OPAQUE} or not self.visit(item, settled):
+            for item, cls in zip(level, types, strict=True):
+                kind = kinds[id(cls)]
+                if kind in _CLOSED or not self.visit(item, settled):
                     continue
                 if item is self.namespace:
                     if depth <= _NEAR:
@@ -510,16 +529,20 @@ class Walk:
         return inner
 
     def function(self, item: FunctionType, settled: Names) -> list[object]:
-        inner: list[object] = [*(item.__closure__ or ()), *(item.__defaults__ or ())]
+        code = item.__code__
+        inner: list[object] = [*(item.__defaults__ or ())]
+        for name, cell in zip(code.co_freevars, item.__closure__ or (), strict=False):
+            if name != "__class__" or "super" not in code.co_names:  # super() makes no new one
+                inner.append(cell)
         inner.extend((item.__kwdefaults__ or {}).values())
         if item.__dict__:
             inner.extend(item.__dict__.values())
         if item.__globals__ is self.namespace:
-            self.makers.append(item)
-            self.nested(item.__code__, settled)
+            self.nested(code, settled)
             return inner
-        self.foreign = True
         module = item.__module__
+        if module not in HARMLESS_MODULES:
+            self.foreign = True
         reason = REASONS.get((module, item.__name__)) if type(module) is str else None
         if reason:
             self.dynamic.add(reason)
@@ -535,7 +558,7 @@ class Walk:
         order = class_order(cls)
         cells = [base for base in order if is_cell_class(base, self.namespace)]
         if not instance:
-            if len(cells) < len(order) and kind_of_type(cls, self.namespace) == FOREIGN:
+            if len(cells) < len(order) and self.kind(cls) == FOREIGN:
                 self.foreign = True
             self.visit(cls, settled)
             if type(cls) is not type:
@@ -543,15 +566,14 @@ class Walk:
         if not cells:
             return
         self.seen.setdefault(id(cls), (cls, settled))
-        self.makers.append(cls)
         handed = (
             escapes
-            or any(kind_of_type(base, self.namespace) == FOREIGN for base in order)
+            or any(self.kind(base) == FOREIGN for base in order)
             or any(self.hands_over(value) for base in cells for value in list(class_dict(base).values()))
         )
         for base in cells:
             for name, value in list(class_dict(base).items()):
-                if kind_of_type(type(value), self.namespace) == LEAF:
+                if self.kind(type(value)) == LEAF:
                     continue
                 if instance and name in BIRTH:
                     self.waiting.setdefault("__class__", []).append((value, settled))
