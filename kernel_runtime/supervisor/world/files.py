@@ -12,6 +12,8 @@ from msgspec import Struct
 from kernel_runtime.supervisor.world import procfs
 
 _DELETED = " (deleted)"
+_NO_FILES = ("/dev/pts/", "/dev/null", "/proc/", "/sys/", "/memfd:")
+"""what is told as something else, or says nothing about the session's work"""
 _ORDER = {"write": 0, "append": 0, "read-write": 1, "read": 2}
 
 
@@ -34,7 +36,7 @@ def of_processes(
     found: dict[tuple[str, str], OpenFile] = {}
     for pid, links in descriptors:
         for fd, target in links.items():
-            if not target.startswith("/") or target.startswith(("/dev/pts/", "/dev/null", "/memfd:")):
+            if not target.startswith("/") or target.startswith(_NO_FILES):
                 continue
             path = target.removesuffix(_DELETED)
             if own(path) or (status := procfs.regular_file(pid, fd)) is None:

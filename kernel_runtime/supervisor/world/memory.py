@@ -89,11 +89,6 @@ class Memory:
         if key is not None and (stat is None or stat.start_time == key[1]):
             self._end(key, status, seen="end")
             return
-        for at, (when, one) in enumerate(self._ended):
-            # its pidfd was quicker
-            if one.member.stat.pid == pid and one.status is None:
-                self._ended[at] = (when, _with_status(one, status))
-                return
 
     def _is_told(self, key: Key) -> bool:
         return any((one.member.stat.pid, one.member.stat.start_time) == key for _, one in self._ended)
@@ -114,8 +109,11 @@ class Memory:
         """A watched process has ended; it is a zombie as long as its parent does not ask."""
         found = procfs.stat(key[0])
         status = None
-        if found is not None and found.start_time == key[1] and found.ppid != os.getpid():
-            status = found.exit_code if found.state == "Z" and _may_see(key[0]) else None
+        if found is not None and found.start_time == key[1]:
+            if found.ppid == os.getpid():
+                status = _bury(key[0])  # an orphan: only its parent by now may ask, and that is us
+            elif found.state == "Z" and _may_see(key[0]):
+                status = found.exit_code
         self._end(key, status, seen=seen)
 
     def _end(self, key: Key, status: int | None, *, seen: str) -> None:
@@ -142,23 +140,19 @@ class Memory:
 
 
 def how(ended: Ended) -> dict[str, Any]:
-    """`{"exit_status"}` or `{"signal"}`; both None where it is not known."""
-    if ended.status is None:
-        return {"exit_status": None, "signal": None}
-    return process.describe_exit(ended.status)
+    """`{"exit_status", "signal"}`, one of them None; both where it is not known."""
+    unknown = {"exit_status": None, "signal": None}
+    return unknown if ended.status is None else unknown | process.describe_exit(ended.status)
+
+
+def _bury(pid: int) -> int | None:
+    with contextlib.suppress(ChildProcessError):
+        waited, status = os.waitpid(pid, os.WNOHANG)
+        if waited == pid:
+            return status
+    return None
 
 
 def _may_see(pid: int) -> bool:
     """The exit code in a stat file is 0 for whoever may not trace the process, which is no exit status."""
     return os.access(f"/proc/{pid}/environ", os.R_OK) or os.geteuid() == 0
-
-
-def _with_status(one: Ended, status: int) -> Ended:
-    return Ended(
-        member=one.member,
-        command=one.command,
-        ended_at=one.ended_at,
-        seen=one.seen,
-        status=status,
-        outlived=one.outlived,
-    )

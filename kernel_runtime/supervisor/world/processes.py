@@ -93,7 +93,7 @@ class _Search:
         scope = self._scope
         if stat.pid == scope.kernel or stat.pid in scope.excluded:
             return None
-        env = procfs.environment(stat.pid)
+        env = procfs.environment(stat.pid, scope.mark)
         mark = env.get(scope.mark)
         parent = self._found.get(stat.ppid)
         related = parent is not None or stat.ppid == scope.kernel
@@ -110,7 +110,7 @@ class _Search:
             execution_id, execution_by = before.execution_id, before.execution_by or ""
         if execution_id is None and parent is not None:
             execution_id, execution_by = parent.execution_id, "parent"
-        if execution_id is None:
+        if execution_id is None and before is None:
             execution_id, execution_by = scope.running_at(stat), "time"
         by = "environment" if mark is not None else "descendant" if related else "adopted"
         return Member(

@@ -114,9 +114,12 @@ def table() -> dict[int, Stat]:
     return {pid: found for pid in pids() if (found := stat(pid)) is not None}
 
 
-def environment(pid: int) -> dict[str, str]:
-    """What the process was given when it was executed; a fork has that of its parent."""
-    pairs = (item.partition(b"=") for item in read(f"/proc/{pid}/environ").split(b"\0") if item)
+def environment(pid: int, wanted: str) -> dict[str, str]:
+    """What a process was given when it was executed, if `wanted` is in it; a fork has that of its parent."""
+    raw = read(f"/proc/{pid}/environ")
+    if wanted.encode() not in raw:
+        return {}
+    pairs = (item.partition(b"=") for item in raw.split(b"\0") if item)
     return {os.fsdecode(name): os.fsdecode(value) for name, _, value in pairs}
 
 

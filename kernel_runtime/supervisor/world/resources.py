@@ -8,18 +8,15 @@ for anything that was not seen: what a bound leaves out is counted in a row of i
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from kernel_runtime import process
-from kernel_runtime.core.execution_view import iso_time
-from kernel_runtime.core.masking import mask_argv
 from kernel_runtime.supervisor import launch
-from kernel_runtime.supervisor.world import files, machinery, memory, procfs, sockets
+from kernel_runtime.supervisor.world import files, machinery, procfs, rows, sockets
 from kernel_runtime.supervisor.world.activity import Activity
 from kernel_runtime.supervisor.world.machinery import Machinery
-from kernel_runtime.supervisor.world.memory import Memory
+from kernel_runtime.supervisor.world.memory import KEPT, Memory
 from kernel_runtime.supervisor.world.processes import Member, Scope, find
 from kernel_runtime.supervisor.world.procfs import Stat
 
@@ -36,15 +33,6 @@ _RECENT = 200
 """executions among which the one is looked for that ran when a process started"""
 _SLACK = 20_000_000
 """nanoseconds: start times are told in ticks of 10 ms"""
-_WORDS = {
-    "R": "running",
-    "S": "sleeping",
-    "D": "waiting on a disk",
-    "T": "stopped",
-    "t": "traced",
-    "Z": "zombie",
-    "I": "idle",
-}
 _FOSTER = "foster.py"
 
 
@@ -179,41 +167,39 @@ class World:
 
     def resources(self, limit: int | None = None) -> list[dict[str, Any]]:
         """Rows as INTERFACE.md has them, processes first; at most `limit` of each kind."""
-        members = self.look()
-        managed = self.managed()
+        members = [member for member in self.look() if member.stat.state != "Z"]
         kernel = self.kernel()
         kernel_argv = procfs.command(kernel) if kernel is not None else []
-        members = [member for member in members if member.stat.state != "Z"]
         holders = {member.stat.pid: member.execution_id for member in members}
-        held = [
-            (pid, procfs.descriptors(pid)) for pid in ([kernel] if kernel is not None else []) + [*holders]
-        ]
+        # the oldest ones: what listens was started early, and a look must end
+        looked_at = [*([kernel] if kernel is not None else []), *list(holders)[:MOST]]
+        held = [(pid, procfs.descriptors(pid)) for pid in looked_at]
         open_sockets = self._sockets(held)
-        ports = _ports(open_sockets)
+        ports = rows.ports_of(open_sockets)
+        managed = self.managed()
         by_pid = {row["pid"]: row for row in managed if row.get("pid") is not None}
-        rows = [
+        most = MOST if limit is None else limit
+        left_out = len(members[most:])
+        processes = [
             {
-                **_process_row(member),
-                "source": self._source(member.execution_id),
+                **rows.process_row(member, kernel_argv),
                 "ports": ports.get(member.stat.pid, []),
-                "fork": bool(kernel_argv) and procfs.command(member.stat.pid) == kernel_argv,
                 **by_pid.pop(member.stat.pid, {}),
             }
-            for member in members
+            for member in members[:most]
         ]
-        rows += [row for row in managed if row.get("pid") is None or row["pid"] in by_pid]
-        rows += [
-            {**_ended_row(ended), "source": self._source(ended.member.execution_id)}
-            for ended in self.memory.ended()
+        processes += [row for row in managed if row.get("pid") is None or row["pid"] in by_pid]
+        processes += [rows.ended_row(ended) for ended in self.memory.ended()]
+        sources = {one: self._source(one) for one in {row["started_by"] for row in processes}}
+        processes = [{"source": sources[row["started_by"]], **row} for row in processes]
+        some_files = files.of_processes(held, self._is_own_path)
+        return [
+            *rows.bounded("process", processes, most + KEPT, left_out),
+            *rows.bounded("socket", [rows.socket_row(*one, holders, kernel) for one in open_sockets], most),
+            *rows.bounded("file", [rows.file_row(one, holders, kernel) for one in some_files], most),
+            *rows.bounded("terminal", rows.terminal_rows(members, kernel), most),
+            *rows.env_rows(kernel),
         ]
-        found = {
-            "process": rows,
-            "socket": [_socket_row(one, pids, holders, kernel) for one, pids in open_sockets],
-            "file": [_file_row(one, holders, kernel) for one in files.of_processes(held, self._is_own_path)],
-            "terminal": _terminal_rows(members, kernel),
-            "env": _env_rows(kernel),
-        }
-        return [row for kind, some in found.items() for row in _bounded(kind, some, limit or MOST)]
 
     def _source(self, execution_id: str | None) -> str | None:
         """The first line of what was executed; None for none of this journal."""
@@ -225,12 +211,13 @@ class World:
     def _sockets(self, held: list[tuple[int, dict[int, str]]]) -> list[tuple[sockets.Socket, list[int]]]:
         """Each socket once, with who holds it, oldest first; what listens before what is connected."""
         tables = sockets.Tables()
+        own = self._own().sockets
         holders: dict[int, list[int]] = {}
         found: dict[int, sockets.Socket] = {}
         for pid, links in held:
             for target in links.values():
                 inode = procfs.inode(target, "socket")
-                if inode is None:
+                if inode is None or inode in own:  # without a look at the tables, which cost most of all
                     continue
                 if inode not in found:
                     one = tables.find(pid, inode)
@@ -244,8 +231,6 @@ class World:
 
     def _is_own_socket(self, one: sockets.Socket) -> bool:
         """Whether it is a kernel's to its supervisor; forks of the kernel hold those too."""
-        if one.inode in self._own().sockets:
-            return True
         if one.protocol == "unix":
             return self._is_own_path(one.address)
         record = self._s.keeper.record
@@ -289,139 +274,3 @@ def _running_at(moment: int, executions: Iterable[Any]) -> str | None:
         and (one.finished_at is None or moment <= one.finished_at + _SLACK)
     ]
     return found[0] if len(found) == 1 else None
-
-
-def _evidence(member: Member) -> dict[str, Any]:
-    evidence: dict[str, Any] = {"by": member.by}
-    if member.execution_by is not None:
-        evidence["execution"] = member.execution_by
-    return evidence
-
-
-def _process_row(member: Member) -> dict[str, Any]:
-    stat = member.stat
-    return {
-        "kind": "process",
-        "truth": "true",
-        "started_by": member.execution_id,
-        "pid": stat.pid,
-        "command": mask_argv(procfs.command(stat.pid) or [stat.comm]),
-        "state": _WORDS.get(stat.state, stat.state),
-        "started_at": iso_time(procfs.started_at(stat.start_time)),
-        "cpu_seconds": stat.ticks / procfs.TICKS,
-        "memory_bytes": stat.rss * procfs.PAGE,
-        "parent": stat.ppid,
-        "cwd": procfs.link(f"/proc/{stat.pid}/cwd") or None,
-        "terminal": procfs.terminal_name(stat.tty) or None,
-        "evidence": _evidence(member),
-    }
-
-
-def _ended_row(ended: memory.Ended) -> dict[str, Any]:
-    stat = ended.member.stat
-    evidence = {**_evidence(ended.member), "seen": ended.seen}
-    if ended.status is None:
-        evidence["exit_status"] = "its parent had it before it was looked at"
-    return {
-        "kind": "process",
-        "truth": "false",
-        "started_by": ended.member.execution_id,
-        "pid": stat.pid,
-        "command": mask_argv(ended.command),
-        "state": "ended",
-        "started_at": iso_time(procfs.started_at(stat.start_time)),
-        "ended_at": iso_time(ended.ended_at),
-        **memory.how(ended),
-        "ports": [],
-        "evidence": evidence,
-    }
-
-
-def _ports(found: list[tuple[sockets.Socket, list[int]]]) -> dict[int, list[int]]:
-    ports: dict[int, list[int]] = {}
-    for one, pids in found:
-        if one.state == sockets.LISTENING and one.port is not None:
-            for pid in pids:
-                if one.port not in (mine := ports.setdefault(pid, [])):
-                    mine.append(one.port)
-    return ports
-
-
-def _holder(pids: list[int], holders: Mapping[int, str | None], kernel: int | None) -> dict[str, Any]:
-    return {
-        "pid": pids[0],
-        "pids": pids,
-        "started_by": holders.get(pids[0]),
-        "holder": "kernel" if pids[0] == kernel else "process",
-    }
-
-
-def _socket_row(
-    one: sockets.Socket, pids: list[int], holders: Mapping[int, str | None], kernel: int | None
-) -> dict[str, Any]:
-    return {
-        "kind": "socket",
-        "truth": "true",
-        **_holder(pids, holders, kernel),
-        "protocol": one.protocol,
-        "state": one.state,
-        "address": one.address,
-        "port": one.port,
-        "peer": one.peer,
-    }
-
-
-def _file_row(one: files.OpenFile, holders: Mapping[int, str | None], kernel: int | None) -> dict[str, Any]:
-    return {
-        "kind": "file",
-        "truth": "true",
-        **_holder(one.pids, holders, kernel),
-        "path": one.path,
-        "mode": one.mode,
-        "position": one.position,
-        "bytes": one.bytes,
-        "deleted": one.deleted,
-    }
-
-
-def _terminal_rows(members: list[Member], kernel: int | None) -> list[dict[str, Any]]:
-    """Terminals of the session's processes; the kernel's own is the supervisor's."""
-    stat = procfs.stat(kernel) if kernel is not None else None
-    by_terminal: dict[int, list[Member]] = {}
-    for member in members:
-        if member.stat.tty and (stat is None or member.stat.tty != stat.tty):
-            by_terminal.setdefault(member.stat.tty, []).append(member)
-    return [
-        {
-            "kind": "terminal",
-            "truth": "true",
-            "started_by": users[0].execution_id,
-            "path": procfs.terminal_name(device),
-            "pid": users[0].stat.pid,
-            "pids": [member.stat.pid for member in users],
-        }
-        for device, users in by_terminal.items()
-    ]
-
-
-def _env_rows(kernel: int | None) -> list[dict[str, Any]]:
-    cwd = procfs.link(f"/proc/{kernel}/cwd") if kernel is not None else ""
-    if not cwd:
-        return []
-    return [
-        {
-            "kind": "env",
-            "truth": "true",
-            "started_by": None,
-            "name": "cwd",
-            "value": cwd,
-            "exists": Path(cwd).is_dir(),
-        }
-    ]
-
-
-def _bounded(kind: str, rows: list[dict[str, Any]], limit: int) -> list[dict[str, Any]]:
-    if len(rows) <= limit:
-        return rows
-    left = {"left_out": len(rows) - limit, "bound": limit}
-    return [*rows[:limit], {"kind": kind, "truth": "unknown", "started_by": None, "evidence": left}]

@@ -102,11 +102,14 @@ class Tables:
 
     def __init__(self) -> None:
         self._by_namespace: dict[str, dict[int, Socket]] = {}
+        self._by_process: dict[int, dict[int, Socket]] = {}
 
     def find(self, pid: int, inode: int) -> Socket | None:
         """The socket behind an inode of that process."""
-        namespace = procfs.link(f"/proc/{pid}/ns/net")
-        table = self._by_namespace.get(namespace)
+        table = self._by_process.get(pid)
         if table is None:
-            table = self._by_namespace[namespace] = of_namespace(pid)
+            namespace = procfs.link(f"/proc/{pid}/ns/net")
+            if namespace not in self._by_namespace:
+                self._by_namespace[namespace] = of_namespace(pid)
+            table = self._by_process[pid] = self._by_namespace[namespace]
         return table.get(inode)

@@ -181,6 +181,8 @@ class _Waiting:
             if fds:
                 evidence["event_loop"] = "the kernel's own"
             return Wait(SLEEPING if limited else UNKNOWN, evidence)
+        if len(theirs) > 1:
+            evidence["one_of"] = len(theirs)
         found = [self._descriptor(fd, reads=True) for fd in theirs]
         for kind in _ORDER:
             for doing, about in found:
