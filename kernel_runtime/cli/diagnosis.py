@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from kernel_runtime import places, process
-from kernel_runtime.client import overview, session_files, spawn
+from kernel_runtime.client import overview, session_files
 from kernel_runtime.errors import KernelRuntimeError
 
 _LITTLE = 1024**3
@@ -207,7 +207,7 @@ def _orphans() -> Iterator[Finding]:
             session = session_files.load(name)
         except KernelRuntimeError:
             continue  # said above
-        if spawn.is_running(session) or session_files.living_kernel(session) is not None:
+        if session_files.lives(session):
             attended.add(session.session_id)
     here = str(places.home())
     for entry in os.listdir("/proc"):

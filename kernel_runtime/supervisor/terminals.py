@@ -34,6 +34,7 @@ from kernel_runtime.supervisor import holder_line, launch, terminal_requests
 from kernel_runtime.supervisor.holder_line import HolderLine
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.shell import RETRY, Token
+from kernel_runtime.testing.failpoints import reach
 
 if TYPE_CHECKING:
     from kernel_runtime.supervisor.session import Supervisor
@@ -422,12 +423,15 @@ class Terminals:
             return
         record = msgspec.convert(answer, HolderRecord)
         try:
+            reach("before-spawned")
             one = self._spawned(record)
-        except KernelRuntimeError as error:
+            reach("after-spawned")
+        except (KernelRuntimeError, OSError) as error:
             # what is not in the journal must not run: nobody would know of it
             process.signal_process(record.holder, signal.SIGTERM)
             line.close()
-            token.refuse(error)
+            fault = SpawnFailed(f"session {name}: {process_id} could not be recorded: {error}", session=name)
+            token.refuse(error if isinstance(error, KernelRuntimeError) else fault)
             return
         one.holder = record.holder
         self._listen(one, line)
