@@ -18,6 +18,7 @@ import os
 import posixpath
 import re
 import sys
+import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from threading import get_ident, main_thread
@@ -98,12 +99,14 @@ class Effects:
         self._busy: set[int] = set()
         self._own: tuple[str, ...] = ()
         self._main = main_thread().ident
+        self._begun = False
         self._tables = Tables()
 
     def install(self, own: Iterable[str] = ()) -> None:
         """Watch from here on; `own` are directories of the runtime's, where writing is no effect."""
         self._own = tuple(os.path.join(audited.absolute(path), "") for path in own)
         self._tables.own = self._own
+        tempfile.gettempdir()  # tries by writing a file, once: the kernel's doing, not the first cell's
         notes: dict[str, Note] = {event: self._noting(describe) for event, describe in EVENTS.items()}
         notes |= {event: self._native(event) for event in NATIVE}
         notes["open"] = self._noting(OPEN)
@@ -118,6 +121,9 @@ class Effects:
 
     def begin(self, execution: str) -> None:
         """Right before the cell's own code, on the main thread."""
+        if not self._begun:
+            self._begun = True
+            self._records.clear()  # the kernel's own start
         self._records[execution] = _Record()
         self._tables.before()
         self._key = execution
@@ -130,13 +136,12 @@ class Effects:
             return [], []
         try:
             found, times, unseen = record.drain()
+            undone = self._tables.undone(found, times)
             more, signs = self._tables.after(found)
         except OSError as error:  # no /proc, or no descriptor to read it with
-            more, signs = [], [f"tables: {error.strerror}"]
-        if any(kind == "cwd" for kind, _, _ in found) and not self._tables.moved:
-            kept = [at for at, effect in enumerate(found) if effect[0] != "cwd"]  # it came back
-            found, times = [found[at] for at in kept], [times[at] for at in kept]
-        effects = [*map(_told, found, times), *(_told(effect, 1) for effect in more)]
+            undone, more, signs = set(), [], [f"tables: {error.strerror}"]
+        kept = ((effect, count) for effect, count in zip(found, times, strict=True) if effect not in undone)
+        effects = [*(_told(effect, count) for effect, count in kept), *(_told(effect, 1) for effect in more)]
         return effects, [*unseen, *signs]
 
     def take_late(self) -> list[tuple[str | None, dict[str, Any]]]:
@@ -145,6 +150,8 @@ class Effects:
         None is for what belongs to no execution. Signs of the unseen are effects of kind `unseen`.
         """
         late: list[tuple[str | None, dict[str, Any]]] = []
+        if not self._begun:
+            return late
         for msg_id, record in list(self._records.items()):
             if msg_id is not None and msg_id == self._key:
                 continue

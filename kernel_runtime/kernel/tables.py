@@ -41,8 +41,6 @@ class Tables:
 
     def __init__(self) -> None:
         self.own: tuple[str, ...] = ()
-        self.moved = False
-        """whether the working directory is another one since `before`"""
         self._fds: set[str] | None = None
         self._own_names: set[Any] = set()
         self._files: dict[int, _File] = {}
@@ -75,6 +73,23 @@ class Tables:
         self._pids = _pread(self._children)
         self._written = _counted(_pread(self._io))
 
+    def undone(self, seen: list[Effect], times: list[int]) -> set[Effect]:
+        """Those of the effects that the cell itself took back: the directory, variables. Before `after`."""
+        found = {effect for effect in seen if effect[0] == "cwd"} if _cwd() == self._cwd else set()
+        changes: dict[str, dict[str, int]] = {}
+        for (kind, how, fields), count in zip(seen, times, strict=True):
+            if kind == "environ":
+                changes.setdefault(fields[0][1], {})[how] = count
+        now = _environ()
+        for name, hows in changes.items():
+            value = now.get(key := os.fsencode(name))
+            if value != self._environ.get(key):
+                continue
+            # One putenv that os.environ knows nothing of looks like a change taken back, but for its number.
+            if "unset" in hows if value is None else "set" in hows and sum(hows.values()) > 1:
+                found |= {("environ", how, (("name", name),)) for how in hows}
+        return found
+
     def after(self, seen: Iterable[Effect]) -> tuple[list[Effect], list[str]]:
         """What differs and is not among the effects seen; and signs of the unseen."""
         written = _counted(_pread(self._io))
@@ -83,9 +98,7 @@ class Tables:
         signs: list[str] = []
         self._compare_signals(found)
         self._compare_environ(found, seen)
-        cwd = _cwd()
-        self.moved = cwd != self._cwd
-        if self.moved and "cwd" not in kinds:
+        if (cwd := _cwd()) != self._cwd and "cwd" not in kinds:
             found.append(("cwd", "found", (("path", cwd),)))
         if "process" not in kinds and (pids := _pread(self._children)) != self._pids:
             known = self._pids.split()

@@ -322,6 +322,32 @@ def test_a_directory_that_was_left_again_is_no_effect(cells: Cells, tmp_path: Pa
     assert found == [{"kind": "cwd", "how": "chdir", "path": str(tmp_path)}]
 
 
+def test_a_variable_that_was_put_back_is_no_effect(cells: Cells, monkeypatch):
+    monkeypatch.setenv("KRT_TEST_B", "1")
+
+    def put_back():
+        os.environ["KRT_TEST_A"] = "x"
+        del os.environ["KRT_TEST_A"]
+        os.environ["KRT_TEST_B"] = "2"
+        os.environ["KRT_TEST_B"] = "1"
+
+    def behind_its_back():
+        os.putenv("KRT_TEST_A", "x")
+        os.putenv("KRT_TEST_B", "2")
+
+    assert cells.seen(put_back) == []
+    assert [effect["name"] for effect in cells.seen(behind_its_back)] == ["KRT_TEST_A", "KRT_TEST_B"]
+    os.unsetenv("KRT_TEST_A")
+
+
+def test_what_the_kernel_did_before_the_first_cell_is_its_own(tmp_path: Path):
+    cells = Cells()
+    open(tmp_path / "x", "w").close()
+    assert cells.effects.take_late() == []
+    assert cells.seen(lambda: None) == []
+    assert cells.effects.take_late() == []
+
+
 def test_signal_handlers(cells: Cells):
     def handler(signum: int, frame: Any) -> None:
         raise AssertionError
