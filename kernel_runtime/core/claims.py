@@ -17,7 +17,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from kernel_runtime.core.masking import mask_argv, mask_text
+from kernel_runtime.core.masking import mask_argv, mask_text, mask_value
+
+_REASON = 500
+"""letters of what an expression raised"""
 
 Observation = Mapping[str, Any]
 """What was seen, as the parts of `judge` expect it; `{"unknown": REASON, …}` when nothing could be."""
@@ -188,6 +191,7 @@ def _judge_http(probe: Http, evidence: dict[str, Any]) -> Verdict:
 
 def _judge_name(probe: Name, evidence: dict[str, Any]) -> Verdict:
     """`evidence`: what `describe` of the kernel says of it."""
+    literal, why = evidence.pop("literal", None), evidence.pop("why", None)
     evidence.pop("name", None)
     if not evidence.get("exists"):
         evidence.setdefault("reason", f"no name {probe.name}")
@@ -205,19 +209,14 @@ def _judge_name(probe: Name, evidence: dict[str, Any]) -> Verdict:
         last, root = full.rpartition(".")[2], full.partition(".")[0]
         # as people import it: libraries define their types in modules that they move about
         return _said(probe.text in (full, last, f"{root}.{last}")), evidence
-    return _judge_equal(probe, evidence)
-
-
-def _judge_equal(probe: Name, evidence: dict[str, Any]) -> Verdict:
-    literal = evidence.pop("literal", None)
     if not isinstance(literal, str):
-        why = f"a {evidence.get('type')} is not compared with a literal: say it with `expr`"
-        return "unknown", {"reason": evidence.pop("why", why), **evidence}
+        reason = why or f"a {evidence.get('type')} is not compared with a literal: say it with `expr`"
+        return "unknown", {"reason": str(reason), **evidence}
     try:
         same = ast.literal_eval(literal) == ast.literal_eval(probe.text)
     except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
         return "unknown", {"reason": "its value cannot be read back", **evidence}
-    return _said(bool(same)), {**evidence, "value": _short(literal)}
+    return _said(bool(same)), {**evidence, "value": mask_value(probe.name, _short(literal))}
 
 
 def _short(text: str) -> str:
@@ -232,10 +231,7 @@ def _judge_value(evidence: dict[str, Any]) -> Verdict:
     error = evidence.get("error")
     given = evidence.pop("repr", None)
     if error:
-        return "unknown", {
-            "reason": f"it raised {error}" if isinstance(error, str) else "it raised",
-            **evidence,
-        }
+        return "unknown", {"reason": f"it raised {mask_text(str(error))[:_REASON]}"}
     value = evidence.get("value")
     if not isinstance(value, bool):
         value = _BOOLS.get(str(given))

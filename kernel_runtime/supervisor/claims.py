@@ -102,7 +102,9 @@ class Claims:
 
     def __init__(self, supervisor: Supervisor) -> None:
         self._s = supervisor
-        self._observers = claim_probes.Observers(supervisor.reactor)
+        self._quick = claim_probes.Observers(supervisor.reactor)
+        self._slow = claim_probes.Observers(supervisor.reactor)
+        """for what may take its time limit: it keeps nobody else waiting"""
         self._claims: dict[str, _Claim] = {}
         self._made = 0
         self._load()
@@ -308,7 +310,7 @@ class Claims:
         self, probe: Probe, fact: ClaimMade, seconds: float, seen: Callable[[Observation], None]
     ) -> None:
         identity = self._s.identity
-        submit = self._observers.submit
+        submit = self._quick.submit if is_cheap(probe) else self._slow.submit
         deadline = time.monotonic() + seconds
         match probe:
             case Port():
@@ -380,7 +382,7 @@ class Claims:
             if answer is None:
                 seen({"unknown": f"the kernel did not answer within {seconds:g} s"})
             elif answer.get("error"):
-                seen({"unknown": _error(answer["error"])})
+                seen({"error": _error(answer["error"])})
             else:
                 seen(answer)
 

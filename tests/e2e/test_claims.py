@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kernel_runtime as kr
+from kernel_runtime import process
 from kernel_runtime.errors import BadProbe, NotFound, UsageError
-from tests.support import krt, krt_json
+from tests.support import eventually, krt, krt_json
 
 
 @pytest.fixture
@@ -76,6 +80,77 @@ def test_http_on_this_machine(session: kr.Session) -> None:
         number = server.getsockname()[1]
     made = session.claim("up", probe=f"http 200 at http://127.0.0.1:{number}/health", timeout=2)
     assert (made.truth, made.evidence["error"]) == ("false", "connection refused")
+
+
+SERVER = """
+import http.server as h
+s = h.HTTPServer(("127.0.0.1", 0), h.SimpleHTTPRequestHandler)
+print(s.server_port, flush=True)
+s.serve_forever()
+"""
+
+
+def test_a_server_that_a_cell_started_is_the_sessions(session: kr.Session, tmp_path: Path) -> None:
+    """Started in a cell as a process of its own, and killed later."""
+    (tmp_path / "serve.py").write_text(SERVER)
+    started = session.execute(
+        "import subprocess, sys\n"
+        "p = subprocess.Popen([sys.executable, 'serve.py'], stdout=-1, stderr=subprocess.DEVNULL)\n"
+        "print(int(p.stdout.readline()))",
+        timeout=60,
+    )
+    number = int(started.text)
+    listens = session.claim("it listens", probe=f"port {number} listens")
+    assert listens.holds
+    (found,) = listens.evidence["listening"]
+    assert (found["of_session"], found["started_by"]) == (True, started.execution_id)
+    assert session.claim("it answers", probe=f"http 200 at http://localhost:{number}/", timeout=20).holds
+    assert session.claim("it runs", probe=f"pid {found['pid']} contains serve.py").holds
+    session.execute("p.kill(); p.wait(); p.stdout.close()", timeout=60)
+    assert [claim.truth for claim in session.claims()] == ["false"] * 3
+
+
+def test_a_process_of_the_session(session: kr.Session) -> None:
+    assert krt("spawn", "alice", "--", "sleep", "60").returncode == 0
+    made = session.claim("it sleeps", probe="process p1 runs")
+    assert made.holds, made.evidence
+    who = process.identify(made.evidence["pid"])
+    assert who is not None
+    assert process.signal_process(who, signal.SIGKILL)
+    eventually(lambda: session.claims()[0].truth == "false", what="the claim is false")
+    assert session.check("process p9 runs").evidence["reason"]
+
+
+def test_what_hangs_keeps_nobody_waiting(session: kr.Session) -> None:
+    """Slow probes have threads of their own, and a time limit for all is kept."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        hung = f"http 200 at http://127.0.0.1:{server.getsockname()[1]}"
+        for i in range(6):
+            assert session.claim(f"hangs {i}", probe=f"{hung}/{i}", timeout=0.5).truth == "unknown"
+        quick = session.claim("nobody", probe="file x missing")
+        found = {claim.claim_id: claim for claim in session.claims(timeout=0.2)}
+    assert found[quick.claim_id].truth == "true"
+    assert [claim.truth for claim in found.values()].count("unknown") == 6
+    assert all(claim.evidence["reason"] for claim in found.values() if claim.truth == "unknown")
+
+
+def test_a_kernel_that_does_not_tell_of_names(
+    krt_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spec = {"argv": [sys.executable, "-m", "bash_kernel", "-f", "{connection_file}"], "language": "bash"}
+    directory = tmp_path / "data" / "kernels" / "bash"
+    directory.mkdir(parents=True)
+    (directory / "kernel.json").write_text(json.dumps({"display_name": "bash", **spec}))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path / "data"))
+    with kr.attach("shell", create=True, kernel="bash") as other:
+        try:
+            other.execute("x=1", timeout=60)
+            said = other.check("name x exists")
+            assert (said.truth, "not one that tells" in said.evidence["reason"]) == ("unknown", True)
+            assert other.check("expr x == 1").truth == "unknown"
+            assert other.check("file x missing").truth == "true"
+        finally:
+            other.stop()
 
 
 def test_a_claim_can_be_taken_back_and_survives_its_supervisor(session: kr.Session) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from kernel_runtime.core.claim_grammar import parse
 from kernel_runtime.core.claims import is_cheap, is_command, judge
@@ -136,3 +138,30 @@ def test_evidence_shows_no_secret_of_a_command_line() -> None:
     assert "hunter2" not in str(
         judge(parse("expr x"), {"value": "password=hunter2", "repr": "'password=hunter2'"})
     )
+
+
+def test_a_value_is_shown_only_where_it_was_asked_for_and_is_no_secret() -> None:
+    seen = {"exists": True, "type": "str", "literal": "'hunter2'"}
+    assert judge(parse("name x exists"), seen) == ("true", {"exists": True, "type": "str"})
+    assert judge(parse("name x == 'a'"), seen)[1]["value"] == "'hunter2'"
+    truth, evidence = judge(parse("name password == 'hunter2'"), seen)
+    assert truth == "true"
+    assert "hunter2" not in str(evidence)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner, max_size=3),
+    max_leaves=6,
+)
+ASKED = ["name x exists", "name x has 1 row", "name x is int", "name x == 1", "expr x", "env A exists"]
+TOLD = ["exists", "type", "rows", "literal", "why", "value", "repr", "error", "unknown", "z"]
+
+
+@given(st.sampled_from(ASKED), st.dictionaries(st.sampled_from(TOLD), JSON))
+def test_whatever_a_kernel_answers_there_is_a_verdict(probe: str, seen: dict[str, Any]) -> None:
+    """The kernel is the user's process: what it answers may be anything."""
+    truth, evidence = judge(parse(probe), seen)
+    assert truth in ("true", "false", "unknown")
+    if truth == "unknown":
+        assert isinstance(evidence["reason"], str)
