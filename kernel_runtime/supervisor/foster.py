@@ -1,3 +1,4 @@
+# ruff: noqa: SIM105 - contextlib is loaded by nothing else here
 """The parent of a kernel: one that stays, and that holds the kernel's terminal.
 
 `python foster.py STATUS_FILE TERMINAL_LOG KEYS PROGRAM [ARGUMENT…]`
@@ -13,15 +14,14 @@ Invariant: neither a supervisor's end nor the kernel's hangs anybody up. Were th
 leader, its death would be SIGHUP for every server that a cell started; were the supervisor the holder of
 the pty, its death would be SIGHUP for all. Nobody who writes to the terminal ever waits for a reader.
 Not promised: that others survive this process's own SIGKILL, which is a terminal's hang-up.
-Nothing of ours is imported: it lives as long as the kernel.
+Nothing of ours is imported, and little else: it lives as long as the kernel.
 """
 
-import contextlib
+# what `signal` wraps in enumerations: a third of this process's memory, and of its start
+import _signal as signal  # type: ignore[import-not-found]
 import fcntl
 import os
 import select
-import signal
-import struct
 import sys
 import termios
 
@@ -31,6 +31,8 @@ LOG_KEPT = 1 << 16
 """of them after the log was cut"""
 _CHUNK = 1 << 12
 _DISABLED = b"\0"  # _POSIX_VDISABLE of Linux
+_WINDOW = b"".join(n.to_bytes(2, sys.byteorder) for n in (24, 80, 0, 0))
+"""struct winsize: lines, columns"""
 _LFLAG = 3
 _CC = 6
 
@@ -50,25 +52,32 @@ def main(status_file: str, log_file: str, keys_file: str, argv: list[str]) -> No
     pid, failed = _start(slave, argv)
     _tell("!" + failed if failed else f"{pid} {os.ttyname(slave)}")
     # not the kernel's working directory: that may be unmounted
-    with contextlib.suppress(OSError):
+    try:
         os.chdir("/")
+    except OSError:
+        pass
     if not failed:
         _serve(pid, master, slave, log_file, keys_file)
     status = os.waitpid(pid, 0)[1]
     _tell(str(status))
-    with contextlib.suppress(OSError):  # a full disk: who started us has it from our stdout
+    try:
         draft = f"{status_file}.new"
-        with open(draft, "w", encoding="ascii") as file:
-            file.write(str(status))
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        os.write(fd, str(status).encode())
+        os.close(fd)
         os.rename(draft, status_file)  # noqa: PTH104 - pathlib is a megabyte of memory for one call
+    except OSError:  # a full disk: who started us has it from our stdout
+        pass
     # a session whose leader ends is hung up: its foreground group hears SIGHUP, so let that be us alone
     os.tcsetpgrp(slave, os.getpid())
     os._exit(0)
 
 
 def _tell(line: str) -> None:
-    with contextlib.suppress(OSError):  # whoever started us may be gone
+    try:
         os.write(1, f"{line}\n".encode())
+    except OSError:  # whoever started us may be gone
+        pass
 
 
 def _open_terminal() -> tuple[int, int]:
@@ -76,7 +85,7 @@ def _open_terminal() -> tuple[int, int]:
     master, slave = os.openpty()
     os.set_blocking(master, False)
     fcntl.ioctl(slave, termios.TIOCSCTTY, 0)
-    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, _WINDOW)
     settings = termios.tcgetattr(slave)
     # a control character in an answer may end input or interrupt, and not stop or kill the kernel
     settings[_CC][termios.VSUSP] = settings[_CC][termios.VQUIT] = _DISABLED
@@ -147,9 +156,11 @@ def _type(master: int, slave: int, typed: bytes, log: "_Log") -> bytes:
 
 
 def _read(master: int, log: "_Log") -> None:
-    with contextlib.suppress(BlockingIOError):
+    try:
         for _ in range(16):
             log.append(os.read(master, _CHUNK))
+    except BlockingIOError:
+        pass
 
 
 class _Log:
@@ -161,10 +172,12 @@ class _Log:
         self._size = 0
 
     def append(self, data: bytes) -> None:
-        with contextlib.suppress(OSError):
+        try:
             if self._size + len(data) > LOG_MAX:
                 self._cut()
             self._size += os.write(self._fd, data)
+        except OSError:
+            pass
 
     def _cut(self) -> None:
         """Keep the end, in a new file, so that a reader sees the old one or the new one."""
