@@ -24,6 +24,7 @@ from msgspec.structs import replace
 
 from kernel_runtime.core.names import (
     CHANGED,
+    READ,
     UNSURE,
     affected,
     compare,
@@ -245,7 +246,7 @@ class HeapFold:
 
     def _conclude(self, entry: Entry, fact: ExecutionObserved | NamesDrifted, *, but: str | None) -> None:
         incarnation, seq = entry.incarnation, entry.seq
-        changes = bool(fact.names)
+        changes = any(change.get("how") != READ for change in fact.names.values())
         if fact.volatile:
             for row in self._unreadable(incarnation):
                 changes = True
@@ -257,7 +258,8 @@ class HeapFold:
             changed_seq=seq if changes else heap.changed_seq,
             groups=heap.groups if fact.groups is None else fact.groups,
             unfollowed=fact.unfollowed if fact.groups is not None or fact.unfollowed else heap.unfollowed,
-            volatile=fact.volatile,
+            # a drift that names none says nothing of it
+            volatile=fact.volatile if isinstance(fact, ExecutionObserved) or fact.volatile else heap.volatile,
         )
         if changes:
             self._reach_open(incarnation, but)

@@ -20,6 +20,9 @@ from kernel_runtime.model.truth import NAME_TRUTHS, STATES
 NameCount = tuple[int, str, int]
 """`(incarnation, state, n)`: n names of that incarnation are `live`, `drifted` or `unreadable`"""
 
+NOT_READ = "no time was left to read it"
+"""a snapshot's `why` for a name that it did not look at, which is no sign of a change"""
+
 GONE = ("dead", "stopped")
 """states in which no heap is there"""
 
@@ -87,8 +90,8 @@ def _held_against(row: Name, says: Any, busy: str | None) -> tuple[Name, dict[st
     if kind is not None and row.type is not None and kind != row.type:
         now = replace(row, digest=None, token="?", why=_text(says.get("why")), type=kind)  # noqa: S106 - no secret
         return _drifted(now), {"then": row.type, "now": kind}
-    if row.digest is None or busy is not None:
-        return row, {}  # while something runs, what could not be read is no sign of a change
+    if row.digest is None or busy is not None or says.get("why") == NOT_READ:
+        return row, {}  # while something runs, what could not be read is no sign of a change either
     now = replace(row, digest=None, token="?", why=_text(says.get("why")), shaky=True, changed_by=None)  # noqa: S106
     return replace(now, changed_seq=0), {"then": row.digest, "now": None}
 

@@ -25,6 +25,10 @@ BINDS = frozenset({"bound", "rebound", "deleted"})
 """what an execution can do to a name itself; all else is done to its object"""
 
 
+READ = "read"
+"""what a name's change is called when it did not change: its digest was not known, and is now"""
+
+
 def token_of(digest: str | None, seq: int) -> str:
     return f"?{seq}" if digest is None else digest
 
@@ -69,29 +73,37 @@ def step_name(
     if row is None or row.incarnation != incarnation:
         row = Name(name=name, incarnation=incarnation, present=False)
     how = change.get("how")
-    binds = how in BINDS
     digest = change.get("digest")
     if not isinstance(digest, str) or not digest or _vague(digest):
         digest = None
+    looked = replace(
+        row,
+        type=_of(str, change.get("type"), row.type),
+        bytes=_of(int, change.get("bytes"), None),
+        digest=digest,
+        why=None if digest is not None else _of(str, change.get("why"), None),
+    )
+    if how == READ:
+        # the token stays: it stands for the same content as before
+        known = row.present
+        token, since = (row.token, row.changed_seq) if known else (token_of(digest, seq), seq)
+        return replace(looked, present=True, token=token, changed_seq=since)
     if how == "deleted":
-        row = replace(row, present=False, digest=None, why=None, token=ABSENT, bytes=None)
+        moved = replace(row, present=False, digest=None, why=None, token=ABSENT, bytes=None)
     else:
-        row = replace(
-            row,
-            present=True,
-            type=_of(str, change.get("type"), row.type),
-            bytes=_of(int, change.get("bytes"), None),
-            digest=digest,
-            why=None if digest is not None else _of(str, change.get("why"), None),
-            token=token_of(digest, seq),
-        )
-    row = replace(row, changed_seq=seq, changed_by=execution_id, shaky=False)
+        moved = replace(looked, present=True, token=token_of(digest, seq))
+    moved = replace(moved, changed_seq=seq, changed_by=execution_id)
+    vague = how == "touched" and digest is None
+    # then nobody can tell whether it changed, and what was so of it before may be so still
     if execution_id is None:
-        return replace(row, drifted=True, unbound=row.unbound or binds)
-    if binds:
-        return replace(row, bound_by=execution_id, bound_in=cell_id, drifted=False, unbound=False)
-    # `touched` says only that it may have changed: what drifted is not as the execution left it
-    return replace(row, drifted=row.drifted and how != "mutated")
+        if vague:
+            return replace(moved, shaky=True)
+        return replace(moved, drifted=True, unbound=row.unbound or how in BINDS)
+    if how in BINDS:
+        return replace(
+            moved, bound_by=execution_id, bound_in=cell_id, drifted=False, unbound=False, shaky=False
+        )
+    return replace(moved, drifted=row.drifted and vague, shaky=row.shaky and vague)
 
 
 def shaken(row: Name, seq: int) -> Name:

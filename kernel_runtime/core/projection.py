@@ -30,18 +30,14 @@ from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Cell, Execution, Seen
 from kernel_runtime.model.facts import (
     ExecutionFinished,
-    ExecutionObserved,
     ExecutionQueued,
     ExecutionStarted,
     Fact,
-    GapRecorded,
     HeapLossAccepted,
     HeapLossTold,
     InputAnswered,
     InputRequested,
     InputWithdrawn,
-    NamesDrifted,
-    OutputRecorded,
     PrincipalAttached,
     escape_text,
 )
@@ -60,15 +56,6 @@ MOVES_EXECUTION: frozenset[type[Fact]] = frozenset(
 
 MOVES_SEEN: frozenset[type[Fact]] = frozenset(
     {PrincipalAttached, ExecutionStarted, HeapLossTold, HeapLossAccepted}
-)
-
-_POSITIONED = (
-    OutputRecorded,
-    GapRecorded,
-    InputRequested,
-    ExecutionFinished,
-    ExecutionObserved,
-    NamesDrifted,
 )
 
 TELLING_ACCEPTS = frozenset({"status", "brief", "stderr"})
@@ -200,7 +187,8 @@ def _accepted(seen: Seen | None, entry: Entry) -> Seen:
 
 def position_of(fact: Fact) -> int | None:
     """How far the outbox has been read when this fact is on disk, if it says so."""
-    return fact.position if isinstance(fact, _POSITIONED) else None
+    position: int | None = getattr(fact, "position", None)
+    return position
 
 
 def count_of(cell: Cell) -> CellCount:

@@ -38,6 +38,7 @@ def changes(draw: st.DrawFn, hows: tuple[str, ...]) -> dict[str, dict[str, Any]]
 
 
 HOWS = ("bound", "rebound", "mutated", "deleted", "touched")
+DRIFTS = (*HOWS, "touched", "read")
 maybe_volatile = st.sampled_from([[], [], [], ["thread t"]])
 
 
@@ -60,7 +61,7 @@ def stories(draw: st.DrawFn) -> list[Entry]:
             incarnation += 1
             late = []
         elif what == "drift":
-            say(facts.NamesDrifted(names=draw(changes(HOWS)), found="idle", volatile=draw(maybe_volatile)))
+            say(facts.NamesDrifted(names=draw(changes(DRIFTS)), found="idle", volatile=draw(maybe_volatile)))
         else:
             say(queued(name, cell_id=f"c{draw(st.integers(0, 3))}", silent=draw(st.integers(0, 9)) == 0))
             say(started(name))

@@ -322,3 +322,25 @@ def test_a_cell_that_runs_again_is_judged_by_what_it_did_last(s: Session):
     assert s.cells() == {"a": "superseded", "b": "live"}
     s.runs("a", x="bound d:3")
     assert s.cells() == {"b": "superseded", "a": "live"}
+
+
+def test_a_digest_that_was_not_known_before_is_no_change(s: Session):
+    s.runs("a", x="bound ?")
+    s.runs("b", reads="x")
+    s.drifts(x="read d:1")
+    assert s.cells() == {"a": "live", "b": "live"}
+    assert s.names() == {"x": "live"}
+    s.runs("c", x="mutated d:2")
+    assert s.cell("b")[0] == "unknown"
+
+
+def test_what_may_have_drifted_is_not_said_to_have(s: Session):
+    s.runs("a", x="bound ?")
+    s.runs("b", reads="x")
+    s.drifts(x="touched ?")
+    assert s.names() == {"x": "unreadable"}
+    assert s.cells() == {"a": "unknown", "b": "unknown"}
+    s.runs("c", x="touched ?")
+    assert s.cell("a")[0] == "unknown"
+    s.runs("c", x="mutated d:1")
+    assert s.cell("a")[0] == "live"
