@@ -22,7 +22,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 from urllib.parse import urlsplit
 
 from kernel_runtime import process
@@ -32,6 +32,7 @@ from kernel_runtime.core.masking import mask_argv
 from kernel_runtime.supervisor import launch
 from kernel_runtime.supervisor.reactor import Reactor
 
+T = TypeVar("T")
 Seen = dict[str, Any]
 Job = Callable[[], Seen]
 Done = Callable[[Seen], None]
@@ -90,20 +91,44 @@ class Observers:
 # -- ports
 
 
-def port(probe: Port, session_id: str) -> Seen:
-    """`listening`: the sockets that what is sent to that port would reach, and whose they are."""
-    sockets = [found for found in _bound(probe.protocol) if _reaches(probe, *found[:2])]
+class _Tables:
+    """Tables of the whole machine, read once for all who asked before the reading began."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: dict[str, tuple[float, Any]] = {}
+
+    def get(self, key: str, asked: float, read: Callable[[], T]) -> T:
+        """What `read` gives, not begun before the monotonic time `asked`."""
+        with self._lock:
+            kept = self._kept.get(key)
+            if kept is None or kept[0] < asked:
+                kept = self._kept[key] = (time.monotonic(), read())
+            return cast("T", kept[1])
+
+
+_tables = _Tables()
+
+
+def port(probe: Port, session_id: str, asked: float | None = None) -> Seen:
+    """`listening`: the sockets that what is sent to that port would reach, and whose they are.
+
+    They are looked up after `asked` (monotonic; now, if not given).
+    """
+    asked = time.monotonic() if asked is None else asked
+    bound = _tables.get(probe.protocol, asked, lambda: _bound(probe.protocol))
+    sockets = [found for found in bound if _reaches(probe, *found[:2])]
     if not sockets:
         return {"listening": []}
-    owners = _owners({inode for _, _, inode in sockets})
+    owners = _tables.get("owners", asked, _owners)
     listening = []
     for address, number, inode in sockets:
         row: Seen = {"address": address, "port": number}
-        holders = owners.get(inode, [])
-        if holders:
-            row["pid"] = holders[0]
-            row["command"] = mask_argv(process.command_line(holders[0]))
-            row |= _belongs(holders[0], session_id)
+        holder = owners.get(inode)
+        if holder is not None:
+            row["pid"] = holder
+            row["command"] = mask_argv(process.command_line(holder))
+            row |= _belongs(holder, session_id)
         else:
             row["owner"] = "another user's process, or the system"
         listening.append(row)
@@ -160,25 +185,24 @@ def _reaches(probe: Port, address: str, number: int) -> bool:
         return False
 
 
-def _owners(inodes: Iterable[str]) -> dict[str, list[int]]:
-    """`inode → pids` that hold these sockets open; other users' processes cannot be looked into."""
-    wanted = {f"socket:[{inode}]": inode for inode in inodes}
-    found: dict[str, list[int]] = {}
-    for name in os.listdir("/proc"):
-        if not name.isdigit():
-            continue
+def _owners() -> dict[str, int]:
+    """`inode → pid` of every open socket; other users' processes cannot be looked into.
+
+    Of several holders the one with the lowest pid, which as a rule opened it.
+    """
+    found: dict[str, int] = {}
+    for number in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
         try:
-            descriptors = os.listdir(f"/proc/{name}/fd")
+            descriptors = os.listdir(f"/proc/{number}/fd")
         except OSError:  # gone meanwhile, or not ours to read
             continue
         for descriptor in descriptors:
             try:
-                inode = wanted.get(os.readlink(f"/proc/{name}/fd/{descriptor}"))
+                link = os.readlink(f"/proc/{number}/fd/{descriptor}")
             except OSError:  # closed meanwhile
                 continue
-            if inode is not None:
-                found.setdefault(inode, []).append(int(name))
-                break
+            if link.startswith("socket:["):
+                found.setdefault(link[8:-1], number)
     return found
 
 

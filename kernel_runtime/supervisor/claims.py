@@ -314,7 +314,8 @@ class Claims:
         deadline = time.monotonic() + seconds
         match probe:
             case Port():
-                submit(lambda: claim_probes.port(probe, identity.session_id), seen)
+                asked = deadline - seconds
+                submit(lambda: claim_probes.port(probe, identity.session_id, asked), seen)
             case Pid():
                 submit(lambda: claim_probes.pid(probe, fact.options.get("process")), seen)
             case File():
