@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from kernel_runtime.kernel import settings
 from kernel_runtime.kernel.attribution import NOBODY, current
 from kernel_runtime.kernel.describe import describe
 
@@ -37,6 +38,10 @@ class Answering:
         self.ops: dict[str, Callable[[Mapping[str, Any], Respond], None]] = {
             "stack": lambda _, respond: respond({"frames": main_stack()}),
             "evaluate": self._evaluate,
+            "snapshot": lambda asked, respond: respond(
+                kernel.observer.heap.snapshot(float(asked.get("seconds") or 1.0))
+            ),
+            "world": lambda _, respond: respond(settings.world()),
             "describe": self._describe,
         }
 

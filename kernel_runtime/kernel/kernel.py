@@ -34,6 +34,7 @@ from kernel_runtime.kernel.attribution import Parent, current
 from kernel_runtime.kernel.capture import FdCapture
 from kernel_runtime.kernel.execution import Execution, Interrupts, leave_if_child
 from kernel_runtime.kernel.jsonpack import pack
+from kernel_runtime.kernel.observing import Observer
 from kernel_runtime.kernel.outbox import OutboxWriter
 from kernel_runtime.kernel.shell import KernelShell, name_of, plain_traceback, text_of
 from kernel_runtime.testing.failpoints import reach
@@ -81,6 +82,7 @@ class SessionKernel(IPythonKernel):
         self.shell.configurables.append(self.comm_manager)
         for msg_type in ("comm_open", "comm_msg", "comm_close"):
             self.shell_handlers[msg_type] = getattr(self.comm_manager, msg_type)
+        self.observer = Observer(self)
         self.answering = Answering(self)
         self.control_handlers["krt_probe_request"] = self.answering.request
 
@@ -132,6 +134,7 @@ class SessionKernel(IPythonKernel):
         finally:
             self._publish_status("idle", "shell", message)
             reach("kernel-after-idle")
+        self.observer.end(msg_type)
 
     def _first_time(self, msg_id: str) -> bool:
         if msg_id in self._seen:
@@ -257,10 +260,12 @@ class SessionKernel(IPythonKernel):
         shell._last_traceback = None
         shell._last_traceback_during_displayhook = False
         self._forward_input(allow_stdin)
+        code = self.observer.begin(code, current.get().message)
         try:
             result = await self._run_cell(code, silent, store_history, cell_meta, cell_id)
         finally:
             self._restore_input()
+        self.observer.ended_well = result.success
         error = result.error_before_exec if result.error_before_exec is not None else result.error_in_exec
         reply: dict[str, Any] = {"status": "ok", "execution_count": shell.execution_count - 1}
         if error is not None or shell._last_traceback_during_displayhook:

@@ -116,6 +116,7 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
     system = system_piped
 
     async def run_code(self, code_obj: Any, result: Any = None, *, async_: bool = False) -> bool:
+        self.kernel.observer.ran(code_obj)
         try:
             return bool(await super().run_code(code_obj, result, async_=async_))
         finally:

@@ -251,12 +251,20 @@ class ExecutionObserved(Fact, frozen=True, kw_only=True, omit_defaults=True):
     position: int | None = None
 
 
+class EffectsObserved(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """Effects that came after their execution's end, from a thread, task or callback it left behind."""
+
+    effects: list[dict[str, Any]]
+    execution_id: str | None = None
+    position: int | None = None
+
+
 class NamesDrifted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """Names changed while no execution ran, or by nothing the running one does. As in ExecutionObserved."""
 
     names: dict[str, dict[str, Any]]
     found: str
-    """`idle`, `before` (the next execution), `asked`"""
+    """`before` an execution, `after` one that cannot have done it, `idle` (in a quiet moment), `asked`"""
     groups: list[list[str]] | None = None
     unfollowed: list[str] = []
     volatile: list[str] = []

@@ -9,11 +9,12 @@ from typing import Any
 
 import msgspec
 
-from kernel_runtime.model.facts import ExecutionObserved, Fact, NamesDrifted
+from kernel_runtime.model.facts import EffectsObserved, ExecutionObserved, Fact, NamesDrifted
 from kernel_runtime.wire import BadMessage
 
 OBSERVED = "krt_observed"
 DRIFTED = "krt_drifted"
+EFFECTS = "krt_effects"
 
 
 def fact_of(msg_type: str, execution_id: str | None, content: dict[str, Any], position: int | None) -> Fact:
@@ -26,6 +27,8 @@ def fact_of(msg_type: str, execution_id: str | None, content: dict[str, Any], po
     try:
         if msg_type == OBSERVED and execution_id is not None:
             return msgspec.convert({**said, "execution_id": execution_id}, ExecutionObserved)
+        if msg_type == EFFECTS:
+            return msgspec.convert({**said, "execution_id": execution_id}, EffectsObserved)
         if msg_type == DRIFTED:
             return msgspec.convert(said, NamesDrifted)
     except (msgspec.ValidationError, RecursionError) as error:

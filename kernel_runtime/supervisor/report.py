@@ -8,14 +8,12 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from kernel_runtime import process
 from kernel_runtime.core import reconcile
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.lifecycle import State
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.execution import Cell, Name, Observation
 from kernel_runtime.model.truth import Report
-from kernel_runtime.supervisor import launch
 
 ATTACH_CELLS = 20
 """cells an attach lists; its counts are complete"""
@@ -43,7 +41,7 @@ class Reporter:
         sources = self._edited_sources()
         if sources is not None:
             report = self.full(state, limit=ATTACH_CELLS)
-            return replace(report, resources=[], names=[])
+            return replace(report, names=[])
         worst = self._reader.worst_cells(ATTACH_CELLS, self._heap(state), own=self._tells(state))
         return reconcile.summary(
             session=self._name,
@@ -58,7 +56,7 @@ class Reporter:
         )
 
     def full(self, state: State, limit: int | None = None, snapshot: Any = None) -> Report:
-        """Every cell and name, and the resources of the session.
+        """Every cell and name; resources and claims are others' to add.
 
         Args:
             state: of the session.
@@ -86,13 +84,7 @@ class Reporter:
             else cell
             for cell in report.cells
         ]
-        processes = self._processes()
-        why = report.why
-        if why.get("execution_id") is not None:
-            # a cell that waits does so for one of these more often than not
-            mine = [p for p in processes if p["started_by"] == why["execution_id"]]
-            why = {**why, "processes": [{"pid": p["pid"], "command": p["command"]} for p in mine]}
-        return replace(report, cells=told, resources=processes, why=why)
+        return replace(report, cells=told)
 
     def _tells(self, state: State) -> bool:
         """Whether the kernel tells of names: ours do."""
@@ -155,23 +147,6 @@ class Reporter:
         if running.blocked is not None:
             why["blocked"] = dict(running.blocked)
         return why
-
-    def _processes(self) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        for who, env in process.marked_processes(launch.MARK, self._session_id):
-            started_by = launch.started_by_execution(self._session_id, env)
-            if started_by is None:
-                continue  # the kernel itself
-            found.append(
-                {
-                    "kind": "process",
-                    "truth": "true",
-                    "pid": who.pid,
-                    "command": process.command_line(who.pid),
-                    "started_by": started_by,
-                }
-            )
-        return found
 
 
 def _first_line(source: str) -> str:

@@ -18,9 +18,11 @@ from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import HeapLost, InvalidSource, KernelRuntimeError, UsageError
 from kernel_runtime.model.facts import ExecutionQueued
+from kernel_runtime.model.truth import Report
 from kernel_runtime.supervisor.reactor import Timer
 from kernel_runtime.supervisor.recorder import KRT_MSG, sayable
 from kernel_runtime.supervisor.shell import Token
+from kernel_runtime.supervisor.survey import Survey
 from kernel_runtime.version import __version__
 from kernel_runtime.wire import BadMessage, Message
 
@@ -244,19 +246,19 @@ class Rpc:
                 self._waiters.append(entry)
 
     def _status(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
-        shell = self._s.shell
-        self._s.keeper.look()
         limit = args.get("limit")
-        report = self._s.reporter.full(shell.state, int(limit) if limit is not None else None)
-        token.respond(msgspec.to_builtins(report))
-        # whoever has read the table has been told
-        shell.apply(
-            m.LossTold(
+
+        def done(report: Report) -> None:
+            # whoever reads the table has been told; where that cannot be journaled, the next exec tells again
+            told = m.LossTold(
                 principal=principal,
                 lost=report.counts.get("lost", 0),
                 how=str(args.get("how", "status")),
             )
-        )
+            self._s.shell.request(told, Token(lambda _: None, lambda _: None))
+            token.respond(msgspec.to_builtins(report))
+
+        Survey(self._s, int(limit) if limit is not None else None, done, token.refuse).begin()
 
     def _state(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         self._s.keeper.look()

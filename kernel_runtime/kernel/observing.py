@@ -1,0 +1,124 @@
+# mypy: disable-error-code="union-attr"
+"""The probe's place in the kernel: before a cell, after its idle, and in quiet moments.
+
+What was seen goes into the outbox on channel `probe`: `krt_observed` after each execution,
+`krt_drifted` when names changed while none ran, `krt_effects` for what threads did later. It happens
+after the execution's reply and idle are out, on the main thread and before the next request, so nobody
+waits for it and no cell runs meanwhile. Whatever the user's objects do, nothing is raised from here.
+"""
+
+from __future__ import annotations
+
+import time
+from types import CodeType
+from typing import TYPE_CHECKING, Any
+
+from kernel_runtime.kernel import effects, settings
+from kernel_runtime.kernel.probe.heap import HeapProbe
+
+if TYPE_CHECKING:
+    from kernel_runtime.kernel.kernel import SessionKernel
+
+_FIRST_LOOK = 0.5
+_LAST_LOOK = 60.0
+"""seconds of idleness before the first scan, and between two when nothing has changed for long"""
+_SCAN = 0.25
+"""seconds that one scan may take; a request ends it at once"""
+
+
+class Observer:
+    """Looks at one kernel's heap and effects. Everything here is called on the main thread."""
+
+    def __init__(self, kernel: SessionKernel) -> None:
+        self._kernel = kernel
+        self.heap = HeapProbe(kernel.shell.user_ns, kernel.shell.user_ns_hidden)
+        own = [str(kernel.outbox.directory)]
+        settings.start(own)
+        self._effects = effects.Effects()
+        self._effects.install(own)
+        effects.register(kernel.shell)
+        self.ended_well = False
+        self._touched: list[str] = []
+        self._message: dict[str, Any] | None = None
+        self._declared: str | None = None
+        self._look: Any = None
+        self._pause = _FIRST_LOOK
+
+    def begin(self, code: str, message: dict[str, Any]) -> str:
+        """Right before a cell runs; the code to run, without the line that declares its effects."""
+        self._cancel()
+        self.ended_well = False
+        self._message = message
+        self._declared, code = effects.declared_by(code, message.get("metadata"))
+        drift = self.heap.begin(self._volatile())
+        self._touched.clear()
+        if drift is not None:
+            self._send("krt_drifted", {**drift, "found": "before"}, {})
+        self._effects.begin(message["header"]["msg_id"])
+        return code
+
+    def ran(self, code: CodeType) -> None:
+        """The shell is about to run this."""
+        self.heap.ran(code)
+
+    def end(self, msg_type: str) -> None:
+        """A request's reply and idle are out."""
+        message, self._message = self._message, None
+        if message is None:
+            # a comm message, a completion: code of the user's may have run, and no cell
+            self._touched.append(msg_type)
+            return
+        began = time.perf_counter_ns()
+        found, unseen = self._effects.end()
+        volatile = self._volatile()
+        content = self.heap.end(self.ended_well, volatile)
+        settings.note()
+        content |= {"effects": found, "unseen": unseen, "declared": self._declared}
+        content["nanoseconds"] = time.perf_counter_ns() - began
+        self._send("krt_observed", content, message)
+        if (drift := self.heap.take_drift()) is not None:
+            self._send("krt_drifted", {**drift, "found": "after"}, {})
+        self._late_effects()
+        self._pause = _FIRST_LOOK
+        self._later()
+
+    def _volatile(self) -> list[str]:
+        return [*self._touched, *settings.volatile()]
+
+    # -- quiet moments
+
+    def _later(self) -> None:
+        self._look = self._kernel.io_loop.call_later(self._pause, self._scan)
+        self._pause = min(2 * self._pause, _LAST_LOOK)
+
+    def _cancel(self) -> None:
+        look, self._look = self._look, None
+        if look is not None:
+            self._kernel.io_loop.remove_timeout(look)
+
+    def _scan(self) -> None:
+        """Look at everything, for names that changed while no cell ran, and for what was too much before."""
+        self._look = None
+        drift = self.heap.scan(_SCAN, self._is_wanted)
+        if drift is not None:
+            self._send("krt_drifted", {**drift, "found": "idle"}, {})
+        self._late_effects()
+        if self.heap.wants_scan or self._volatile():
+            self._later()
+
+    def _is_wanted(self) -> bool:
+        """Whether a request waits."""
+        return bool(self._kernel.shell_stream.socket.poll(0))
+
+    def _late_effects(self) -> None:
+        late: dict[str | None, list[dict[str, Any]]] = {}
+        for msg_id, effect in self._effects.take_late():
+            late.setdefault(msg_id, []).append(effect)
+        for msg_id, found in late.items():
+            header = {"msg_id": msg_id, "msg_type": "execute_request"} if msg_id else {}
+            self._send("krt_effects", {"effects": found}, {"header": header} if header else {})
+
+    def _send(self, msg_type: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
+        session = self._kernel.session
+        message = session.msg(msg_type, content, parent=parent)
+        self._kernel.outbox.message("probe", session.serialize(message))
