@@ -29,6 +29,18 @@ json_values: st.SearchStrategy[Any] = st.recursive(
     max_leaves=5,
 )
 evidence = st.dictionaries(text, json_values, max_size=3)
+names_seen = st.dictionaries(
+    st.sampled_from("xyz"),
+    st.fixed_dictionaries(
+        {
+            "how": st.sampled_from(["bound", "rebound", "mutated", "deleted", "touched", "read"]),
+            "digest": st.sampled_from(["d:1", "d:2", None]),
+            "type": text,
+            "bytes": st.integers(0, 100),
+        }
+    ),
+    max_size=2,
+)
 
 
 class Story(RuleBasedStateMachine):
@@ -43,6 +55,7 @@ class Story(RuleBasedStateMachine):
         self.count = 0
         self.waiting: list[str] = []
         self.running: list[str] = []
+        self.unobserved: list[str] = []
         self.batch: list[Draft] = []
         self.head = 0
 
@@ -97,9 +110,40 @@ class Story(RuleBasedStateMachine):
     @rule(outcome=st.sampled_from(OUTCOMES), count=st.none() | st.integers(1, 99), evidence=evidence)
     def finish(self, outcome: str, count: int | None, evidence: dict[str, Any]) -> None:
         error = {"ename": "E", "evalue": "", "traceback": []} if outcome == "error" else None
+        name = self.running.pop(0)
+        self.say(finished(name, outcome, execution_count=count, evidence=evidence, error=error))
+        self.unobserved.append(name)
+
+    @precondition(lambda self: self.unobserved)
+    @rule(
+        names=names_seen,
+        reads=st.lists(st.sampled_from("xyz"), max_size=2),
+        dynamic=st.booleans(),
+        volatile=st.booleans(),
+        groups=st.none() | st.just([["x", "y"]]),
+    )
+    def observe(
+        self,
+        names: dict[str, dict[str, Any]],
+        reads: list[str],
+        dynamic: bool,
+        volatile: bool,
+        groups: list[list[str]] | None,
+    ) -> None:
         self.say(
-            finished(self.running.pop(0), outcome, execution_count=count, evidence=evidence, error=error)
+            facts.ExecutionObserved(
+                execution_id=self.unobserved.pop(),
+                names=names,
+                reads=reads,
+                dynamic=["exec"] * dynamic,
+                volatile=["thread t"] * volatile,
+                groups=groups,
+            )
         )
+
+    @rule(names=names_seen, position=st.none() | st.integers(0, 10_000))
+    def drift(self, names: dict[str, dict[str, Any]], position: int | None) -> None:
+        self.say(facts.NamesDrifted(names=names, found="idle", position=position))
 
     @rule()
     def next_incarnation(self) -> None:
@@ -145,13 +189,22 @@ class Story(RuleBasedStateMachine):
             assert {(i, s, o, h): n for i, s, o, h, n in reader.heap_counts()} == dict(+folded.counts)
             for incarnation in range(1, self.incarnation + 1):
                 assert reader.position(incarnation) == folded.positions.get(incarnation)
-            fine = {
-                c.cell_id
-                for c in folded.cells.values()
-                if (c.incarnation, c.outcome) == (self.incarnation, "ok")
-            }
-            worst = reader.worst_cells(10, self.incarnation)
-            assert {cell.cell_id for cell in worst} == folded.cells.keys() - fine
+                assert reader.heap(incarnation) == folded.heap.heaps.get(incarnation)
+            for own in (False, True):
+                well = ("live", "superseded") if own else ("", "live", "superseded")
+                fine = {
+                    c.cell_id
+                    for c in folded.cells.values()
+                    if (c.incarnation, c.outcome) == (self.incarnation, "ok") and c.heap in well
+                }
+                worst = reader.worst_cells(10, self.incarnation, own=own)
+                assert {cell.cell_id for cell in worst} == folded.cells.keys() - fine
+            assert {name.name: name for name in reader.all_names()} == folded.heap.names
+            assert [name.name for name in reader.names()] == sorted(
+                name.name for name in folded.heap.names.values() if name.present
+            )
+            assert reader.observations() == {k: seen for k, seen in folded.heap.observations.items() if seen}
+            assert {(i, state): n for i, state, n in reader.name_counts()} == dict(+folded.heap.counts)
             for execution_id, row in folded.executions.items():
                 assert reader.execution(execution_id) == row
                 if row.key is not None:
@@ -207,8 +260,25 @@ TABLES = {
             "execution_count started_at finished_at finished_seq error evidence blocked"
         ),
     ),
-    "cells": ("cell_id", "position execution_id source_digest incarnation status outcome executions"),
-    "cell_counts": ("incarnation, status, outcome", "n"),
+    "cells": (
+        "cell_id",
+        (
+            "position execution_id source_digest incarnation status outcome executions heap held adrift "
+            "gone changed unsure open"
+        ),
+    ),
+    "cell_counts": ("incarnation, status, outcome, heap", "n"),
+    "names": (
+        "name",
+        (
+            "incarnation present type bytes digest why token changed_seq bound_by bound_in changed_by "
+            "drifted unbound shaky"
+        ),
+    ),
+    "name_counts": ("incarnation, state", "n"),
+    "heaps": ("incarnation", "seq changed_seq blind_seq groups unfollowed volatile awaited"),
+    "observations": ("cell_id", "execution_id incarnation seq bound mutated reads dynamic"),
+    "reads": ("incarnation, name, token, cell_id", ""),
     "seen": ("principal", "incarnation accepted"),
     "positions": ("incarnation", "position"),
 }
@@ -226,6 +296,11 @@ def small_journal() -> bytes:
                 said: list[Fact] = [queued(name, key=name), started(name), printed(name, name * 6000, 7)]
                 said += [finished(name, outcome, execution_count=1, evidence={"why": "x"}, error=error)]
                 said += [facts.PrincipalAttached(), facts.HeapLossAccepted(how="accept")]
+                names = {
+                    "x": {"how": "bound", "type": "int", "bytes": 28, "digest": f"d:{name}"},
+                    name: {"how": "bound", "type": "big", "why": "too large"},
+                }
+                said += [facts.ExecutionObserved(execution_id=name, names=names, reads=["x"])]
                 journal.append([Draft(fact, "agent:é", 1) for fact in said], sync=False)
             asks = facts.InputRequested(execution_id="c", prompt="?", password=False)
             journal.append(
