@@ -21,6 +21,12 @@ from tests.unit.journal.support import append, draft, finished, printed, queued,
 SHORT, LONG = 20, 2000
 
 
+def observed(name: str, n: int) -> facts.ExecutionObserved:
+    """It bound a name that ten executions later is bound again, and read one that nobody changes."""
+    row = {"how": "bound", "type": "int", "bytes": 28, "digest": f"d:{n}"}
+    return facts.ExecutionObserved(execution_id=name, names={f"n{n % 10}": row}, reads=["numpy"])
+
+
 def journal_of(path: Path, executions: int) -> Path:
     with Journal.create(path) as journal:
         append(journal, facts.KernelStarting(argv=[], reason="new"), facts.PrincipalAttached())
@@ -29,6 +35,7 @@ def journal_of(path: Path, executions: int) -> Path:
             name = f"x{n:06}"
             drafts += [queued(name, key=f"k{n}"), started(name), printed(name, "out\n", n)]
             drafts.append(finished(name, execution_count=n))
+            drafts.append(observed(name, n))
         journal.append([draft(fact) for fact in drafts], sync=False)
         append(journal, queued("last"), started("last"), printed("last", "x", executions + 1))
     return path
@@ -47,6 +54,11 @@ READS: dict[str, Callable[[JournalReader], object]] = {
     "latest frequent kind": lambda reader: reader.latest("ExecutionFinished"),
     "seen": lambda reader: reader.seen(),
     "cell counts": lambda reader: reader.cell_counts(),
+    "cells by what became of their names": lambda reader: reader.heap_counts(),
+    "name counts": lambda reader: reader.name_counts(),
+    "a name": lambda reader: reader.name("n7"),
+    "the heap": lambda reader: reader.heap(1),
+    "observations of some cells": lambda reader: reader.observations(["c-x000007", "c-x000019"]),
     "worst cells when all are fine": lambda reader: reader.worst_cells(20, 1),
     "worst cells when all are lost": lambda reader: reader.worst_cells(20, 2),
     "position": lambda reader: reader.position(1),
@@ -90,7 +102,7 @@ def test_appending(journals: tuple[Path, Path], tmp_path: Path):
         copy = tmp_path / f"{n}.db"
         copy.write_bytes(path.read_bytes())
         with Journal.open(copy) as journal:
-            facts_of_one = (finished("last"), queued("new", key="new"), started("new"))
+            facts_of_one = (finished("last"), observed("last", 7), queued("new", key="new"), started("new"))
             steps.append(steps_of(journal._connection, partial(append, journal, *facts_of_one)))
     short, long = steps
     assert long <= short * 1.2
