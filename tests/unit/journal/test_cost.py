@@ -18,13 +18,13 @@ from kernel_runtime.journal.rows import ProjectionStore
 from kernel_runtime.model import facts
 from tests.unit.journal.support import append, draft, finished, printed, queued, started, steps_of
 
-SHORT, LONG = 20, 2000
+SHORT, LONG = 40, 2000
 
 
 def observed(name: str, n: int) -> facts.ExecutionObserved:
-    """It bound a name that ten executions later is bound again, and read one that nobody changes."""
+    """It bound a name that twenty executions later is bound again, and read one that nobody changes."""
     row = {"how": "bound", "type": "int", "bytes": 28, "digest": f"d:{n}"}
-    return facts.ExecutionObserved(execution_id=name, names={f"n{n % 10}": row}, reads=["numpy"])
+    return facts.ExecutionObserved(execution_id=name, names={f"n{n % 20}": row}, reads=["numpy"])
 
 
 def journal_of(path: Path, executions: int) -> Path:
