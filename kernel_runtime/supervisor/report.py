@@ -47,7 +47,7 @@ class Reporter:
             session=self._name,
             incarnation=state.incarnation,
             state=state.name,
-            rows=self._reader.cell_counts(),
+            rows=self._reader.heap_counts(),
             worst=worst,
             why=self._why(state),
             sources={cell.execution_id: self._reader.source(cell.execution_id) for cell in worst},
