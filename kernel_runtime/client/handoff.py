@@ -315,7 +315,8 @@ def _ran(journal: JournalReader, after: int) -> list[dict[str, Any]]:
 
 
 def _names(status: Status) -> list[dict[str, Any]]:
-    rows = [row for row in status.report.names if not str(row.get("name")).startswith("_")]
+    rows = [row for row in status.report.names if row.get("type") != "module"]
+    rows = [row for row in rows if not str(row.get("name")).startswith("_")]
     rows.sort(key=lambda row: (-(row.get("bytes") or 0), str(row.get("name"))))
     return [{key: row.get(key) for key in ("name", "truth", "type", "bytes")} for row in rows[:_NAMES]]
 

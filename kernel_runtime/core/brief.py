@@ -205,7 +205,7 @@ def _sections(material: Material, cite: _Citer) -> list[_Section]:
     odd = [
         name for name in names if name.get("truth") not in ("live", "unreadable", "restored", "recomputed")
     ]
-    known = _worth_knowing([name for name in names if name not in odd and _is_public(name)])
+    known = _worth_knowing([name for name in names if name not in odd and _is_worth(name)])
     resources = [row for row in report.get("resources") or [] if row.get("kind") != "env"]
     resources = [*_by_kind(row for row in resources if row.get("truth") == "true" and row.get("pid"))]
     failed = [claim for claim in report.get("claims") or [] if claim.get("truth") != "true"]
@@ -320,8 +320,9 @@ def _cell(cell: Row, cite: _Citer) -> Line:
     return cite.line(text, *entries, execution_id=cell.get("execution_id"))
 
 
-def _is_public(name: Row) -> bool:
-    return not str(name.get("name", "_")).startswith("_")
+def _is_worth(name: Row) -> bool:
+    # what was imported is in the source of the cell that imported it
+    return not str(name.get("name", "_")).startswith("_") and name.get("type") != "module"
 
 
 def _worth_knowing(names: Sequence[Row]) -> list[Row]:
@@ -346,9 +347,7 @@ def _magnitude(name: Row) -> int:
 
 def _changed(name: Row) -> int | None:
     """The entry that changed it last."""
-    seq = name.get("changed_seq")
-    if seq is None:
-        seq = (name.get("evidence") or {}).get("changed_seq")
+    seq = (name.get("evidence") or {}).get("seq")
     return seq if type(seq) is int else None
 
 

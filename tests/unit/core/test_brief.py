@@ -64,15 +64,17 @@ def test_superseded_cells_are_not_listed() -> None:
 
 def test_names_worth_knowing_are_the_large_and_the_new() -> None:
     names = [
-        {"name": f"n{i}", "truth": "live", "type": "int", "bytes": 28, "changed_seq": i} for i in range(1, 30)
+        {"name": f"n{i}", "truth": "live", "type": "int", "bytes": 28, "evidence": {"seq": i}}
+        for i in range(1, 30)
     ]
     names.append({"name": "df", "truth": "live", "type": "pandas.DataFrame", "bytes": 42_000_000,
-                  "changed_seq": 99, "bound_by": "a" * 36, "shares_with": ["view"]})  # fmt: skip
+                  "evidence": {"seq": 99}, "bound_by": "a" * 36, "shares_with": ["view"]})  # fmt: skip
+    names.append({"name": "np", "truth": "live", "type": "module", "evidence": {"seq": 100}})
     names.append({"name": "_private", "truth": "live", "type": "x", "bytes": 10**9})
     found = text(report={"names": names}, described={"df": {"rows": 336_776, "columns": 19}})
     shown_names = re.findall(r"^- (\w+):", found, flags=re.MULTILINE)
     assert shown_names[:2] == ["df", "n29"]
-    assert "_private" not in shown_names
+    assert not {"_private", "np"} & set(shown_names)
     assert (
         "- df: pandas.DataFrame, 336,776 rows, 19 columns, 42.0 MB, shares with view, bound by aaaaaaaa [#99]"
         in found
@@ -80,7 +82,7 @@ def test_names_worth_knowing_are_the_large_and_the_new() -> None:
 
 
 def test_names_that_drifted_or_are_lost_are_apart() -> None:
-    names = [{"name": "x", "truth": "drifted", "type": "list", "changed_seq": 50}]
+    names = [{"name": "x", "truth": "drifted", "type": "list", "evidence": {"seq": 50}}]
     found = text(report={"names": names})
     assert "## Names that are not as they were left\n- x: list, drifted [#50]" in found
 
@@ -193,7 +195,8 @@ CELLS = st.fixed_dictionaries(
 )
 NAMES = st.fixed_dictionaries(
     {"name": WORDS, "truth": st.sampled_from(["live", "drifted", "lost"]), "type": st.none() | WORDS},
-    optional={"bytes": st.none() | st.integers(0, 10**12), "changed_seq": SEQ, "bound_by": IDS,
+    optional={"bytes": st.none() | st.integers(0, 10**12), "bound_by": IDS,
+              "evidence": st.fixed_dictionaries({"seq": SEQ}),
               "shares_with": st.lists(WORDS, max_size=4) | st.none()},
 )  # fmt: skip
 RESOURCES = st.fixed_dictionaries(
