@@ -27,17 +27,22 @@ def command(*, name: str, as_json: bool, principal: str | None) -> int:
     with blocking.observe(name, principal=principal) as session:
         rows = session.resources()
         about = session.row()
+        why = session.why()["why"] if about["state"] == "busy" and not as_json else {}
     if as_json:
         report.emit(rows)
     else:
-        _show(name, about, rows)
+        _show(name, about, rows, why)
     return 0
 
 
-def _show(name: str, about: Row, rows: list[Row]) -> None:
+def _show(name: str, about: Row, rows: list[Row], why: Row) -> None:
+    from kernel_runtime.client.world import activity_line
+
     kernel = f"kernel pid {about['kernel_pid']}" if about.get("kernel_pid") else "no kernel"
     cwd = next((f", in {row['value']}" for row in rows if row.get("name") == "cwd"), "")
     print(report.clean(f"session {name}: {about['state']}, {kernel}{cwd}"))
+    if why.get("activity"):
+        print(report.clean(f"{why.get('source') or 'the cell'}: {activity_line(why['activity'])}"))
     processes = [row for row in rows if row["kind"] == "process" or row.get("process_id")]
     alive = [row for row in processes if row["truth"] == "true"]
     _section(
@@ -121,7 +126,7 @@ def _command(row: Row) -> str:
 
 def _started_by(row: Row) -> str:
     if row.get("process_id"):
-        return f"krt spawn {row['process_id']}"
+        return f"krt {'term' if row.get('interactive') else 'spawn'} {row['process_id']}"
     execution_id = row.get("started_by")
     if execution_id is None:
         return "not known"

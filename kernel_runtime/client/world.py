@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Mapping
 from typing import Any
 
 from kernel_runtime.client.connection import ControlLine
@@ -25,3 +27,24 @@ class WorldCalls:
     async def why(self) -> dict[str, Any]:
         """`{"state", "why"}`: what the session is doing now, `why["activity"]` for a busy one."""
         return await self._line.request("why")
+
+
+def activity_line(activity: Mapping[str, Any]) -> str:
+    """What a busy cell does, in one line for people: `waiting on a child: sleep 60 (pid 4711)`."""
+    evidence = activity.get("evidence") or {}
+    parts = [str(activity.get("doing") or "unknown")]
+    child = evidence.get("child") or next(iter(evidence.get("children") or []), None)
+    if child:
+        what = shlex.join(child.get("command") or ["?"])
+        does = f", {child['doing']}" if child.get("doing") else ""
+        parts.append(f"{what} (pid {child['pid']}{does})")
+    elif evidence.get("peer") or evidence.get("address"):
+        parts.append(f"{evidence.get('protocol')} {evidence.get('peer') or evidence['address']}")
+    elif evidence.get("file") or evidence.get("terminal"):
+        parts.append(str(evidence.get("file") or evidence["terminal"]))
+    where = ""
+    if cell := evidence.get("cell"):
+        where = f", at line {cell['line']} of the cell"
+    elif frame := evidence.get("frame"):
+        where = f", in {frame['function']} ({frame['file']}:{frame['line']})"
+    return ": ".join(parts) + where

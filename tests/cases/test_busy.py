@@ -29,8 +29,8 @@ def busy(krt_home: object) -> Iterator[kr.Session]:
         yield session
 
 
-def told(session: kr.Session, code: str, doing: str) -> dict[str, Any]:
-    """The evidence with which it says that `code` is `doing` that; the cell is interrupted."""
+def told(session: kr.Session, code: str, doing: str, needs: str = "doing") -> dict[str, Any]:
+    """The evidence, `needs` in it, with which it says that `code` is `doing` that; the cell is interrupted."""
     execution = session.submit(code)
     seen: list[Any] = []
 
@@ -38,7 +38,8 @@ def told(session: kr.Session, code: str, doing: str) -> dict[str, Any]:
         why = session.why()["why"]
         activity = why.get("activity") if why.get("execution_id") == execution.execution_id else None
         seen[:] = [activity]
-        return activity["evidence"] if activity and activity["doing"] == doing else {}
+        evidence: dict[str, Any] = {"doing": activity["doing"], **activity["evidence"]} if activity else {}
+        return evidence if evidence.get("doing") == doing and needs in evidence else {}
 
     try:
         return eventually(look, timeout=15.0, what=f"{doing}: {code}")
@@ -50,12 +51,12 @@ def told(session: kr.Session, code: str, doing: str) -> dict[str, Any]:
 
 
 def test_computing(busy: kr.Session) -> None:
-    evidence = told(busy, "x = 1\nwhile True: pass", "computing")
+    evidence = told(busy, "x = 1\nwhile True: pass", "computing", "cell")
     assert (evidence["cell"]["line"], evidence["cell"]["function"]) == (2, "<module>")
 
 
 def test_waiting_on_a_child(busy: kr.Session) -> None:
-    evidence = told(busy, "subprocess.run(['sleep', '60'])", "waiting on a child")
+    evidence = told(busy, "subprocess.run(['sleep', '60'])", "waiting on a child", "cell")
     assert (evidence["child"]["command"], evidence["child"]["doing"]) == (["sleep", "60"], "sleeping")
     assert evidence["cell"]["line"] == 1
 
@@ -113,7 +114,7 @@ def test_waiting_on_a_file(busy: kr.Session) -> None:
 
 
 def test_sleeping(busy: kr.Session) -> None:
-    assert told(busy, "time.sleep(60)", "sleeping")["cell"]["function"] == "<module>"
+    assert told(busy, "time.sleep(60)", "sleeping", "cell")["cell"]["function"] == "<module>"
 
 
 def test_asleep_while_holding_the_gil(busy: kr.Session) -> None:

@@ -49,8 +49,14 @@ def ended(session: kr.Session, pid: int) -> Row:
 
 def test_a_session_that_did_nothing_has_a_working_directory_and_nothing_else(fresh: kr.Session) -> None:
     fresh.execute("1")
-    (row,) = fresh.resources()
-    assert (row["kind"], row["name"], row["value"]) == ("env", "cwd", str(Path.cwd()))
+    found = fresh.resources()
+    assert {row["kind"] for row in found} == {"env"}
+    by_name = {row["name"]: row for row in found}
+    assert by_name["cwd"]["value"] == str(Path.cwd())
+    fresh.execute("import os; os.environ['API_TOKEN'] = 'abc'; os.environ['COLOUR'] = 'red'")
+    (row,) = rows(fresh, "env", name="environment")
+    assert (row["value"]["API_TOKEN"], row["value"]["COLOUR"]) == ("***", "red")
+    assert row["digest"] != by_name["environment"]["digest"]
 
 
 def test_a_server_started_in_a_cell_and_killed_later(fresh: kr.Session) -> None:

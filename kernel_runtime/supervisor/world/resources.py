@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 MOST = 200
 """rows of one kind, unless told otherwise"""
+WORLD_WITHIN = 0.3
+"""seconds a kernel has to tell of its environment and settings"""
 GLANCE_AFTER = 0.2
 """seconds after an execution until its processes are looked for, so that their end will be known"""
 _RECENT = 200
@@ -56,7 +58,8 @@ class World:
     def _ops(self) -> dict[str, Op]:
         def resources(_principal: str, args: dict[str, Any], token: Any, _request: object) -> None:
             limit = args.get("limit")
-            token.respond({"resources": self.resources(int(limit) if limit is not None else None)})
+            most = int(limit) if limit is not None else None
+            self.describe(lambda found: token.respond({"resources": found}), most)
 
         def why(_principal: str, _args: dict[str, Any], token: Any, _request: object) -> None:
             self._s.keeper.look()
@@ -200,6 +203,14 @@ class World:
             *rows.bounded("terminal", rows.terminal_rows(members, kernel), most),
             *rows.env_rows(kernel),
         ]
+
+    def describe(self, on_rows: Callable[[list[dict[str, Any]]], None], limit: int | None = None) -> None:
+        """As `resources`, with what only a kernel of ours can tell of itself, if it answers in time."""
+
+        def answered(world: dict[str, Any] | None) -> None:
+            on_rows([*self.resources(limit), *rows.settings_rows(world or {})])
+
+        self._s.questions.ask("world", {}, answered, WORLD_WITHIN)
 
     def _source(self, execution_id: str | None) -> str | None:
         """The first line of what was executed; None for none of this journal."""

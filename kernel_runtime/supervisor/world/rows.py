@@ -22,6 +22,10 @@ _WORDS = {
 }
 
 
+_SEEN_FROM_OUTSIDE = ("cwd", "files", "open_files", "error")
+"""items of the kernel's view that the supervisor's own look tells better"""
+
+
 def _evidence(member: Member) -> dict[str, Any]:
     evidence: dict[str, Any] = {"by": member.by}
     if member.execution_by is not None:
@@ -150,6 +154,21 @@ def env_rows(kernel: int | None) -> list[dict[str, Any]]:
             "value": cwd,
             "exists": Path(cwd).is_dir(),
         }
+    ]
+
+
+def settings_rows(world: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The kernel's own view: its environment (secrets masked), random states, settings of libraries."""
+    return [
+        {
+            "kind": "env",
+            "truth": "true" if "digest" in item else "unknown",
+            "started_by": None,
+            "name": name,
+            **item,
+        }
+        for name, item in world.items()
+        if name not in _SEEN_FROM_OUTSIDE and isinstance(item, Mapping)
     ]
 
 
