@@ -44,6 +44,7 @@ from kernel_runtime.kernel.probe.instructions import (
     NAMESPACE_WITHOUT_ARGUMENT,
     NOTHING,
     OPTIMIZED,
+    RETURNS,
     SEND,
     STAR,
     STORE_ATTRIBUTE,
@@ -68,7 +69,7 @@ class Deferred(NamedTuple):
     """A statement that puts something under a name without running all of it."""
 
     target: str
-    how: Literal["kept", "decorated", "class"]
+    how: Literal["kept", "made", "decorated", "class"]
     codes: tuple[CodeType, ...]
     """functions made, or the body of the class"""
     names: Names
@@ -77,6 +78,8 @@ class Deferred(NamedTuple):
     settled: Names
     simple: bool = True
     """nothing was called but the decorators, and what makes the class"""
+    maker: str = ""
+    """the only function that was called: its result, if it is a function of its own, is kept"""
 
 
 class Magic(NamedTuple):
@@ -105,6 +108,10 @@ class Facts(NamedTuple):
     codes: tuple[tuple[CodeType, Names], ...]
     """nested code that may run, and what is settled by then"""
     deferred: tuple[Deferred, ...]
+    returned: tuple[CodeType, ...]
+    """functions that it makes and gives back, and does not call"""
+    captures: bool
+    """what it is given is seen by nothing but functions that it makes"""
     imports: Names
     harmless: Names
     """names such as `vars` and `locals` that are used in a way that does not reach the namespace"""
@@ -188,6 +195,8 @@ class _Reading:
             frozenset(self.stores_into),
             tuple(self.codes),
             tuple(self.deferred),
+            tuple(self.returned()) if code.kind == "function" else (),
+            code.kind == "function" and self.captures(),
             frozenset(self.imports),
             frozenset(self.harmless),
             tuple(self.magics),
@@ -263,16 +272,16 @@ class _Reading:
             return
         known = self.reads.get(name)
         self.reads[name] = settled if known is None else known & settled
+        if name in NAMESPACE_WITHOUT_ARGUMENT and (
+            code.kind == "function" if name == "locals" else not code.is_empty_call(after)
+        ):
+            self.harmless.add(name)
         if index in self.kept:
             return
         self.called.add(name)
         following = code.ops[after] if after < len(code.ops) else -1
         if following not in ATTRIBUTE and following not in METHOD and following not in STORE_ATTRIBUTE:
             self.bare.add(name)
-        if name in NAMESPACE_WITHOUT_ARGUMENT and (
-            code.kind == "function" if name == "locals" else not code.is_empty_call(after)
-        ):
-            self.harmless.add(name)
 
     def magic(self, index: int, settled: Names) -> None:
         """`get_ipython().method('…', '…')`, as IPython writes magics; anything else can do anything."""
@@ -345,6 +354,8 @@ class _Reading:
             if code.ops[at] in CONST and type(value := code.consts[code.args[at]]) is CodeType
         ]
         names = frozenset(code.names_in(start, index))
+        if "get_ipython" in names:
+            return
         attributes = frozenset(
             code.names[code.args[at] >> (ATTRIBUTE_SHIFT if code.ops[at] in ATTRIBUTE else 0)]
             for at in range(start, index)
@@ -357,6 +368,13 @@ class _Reading:
                 self.kept.update(range(start, index))
                 self.deferred.append(Deferred(target, "kept", codes, names, NOTHING, settled))
             return
+        callee = next((at for at in range(start, index) if code.ops[at] in LOAD), index)
+        calls = sum(op in CALL and dis.opname[op] != "PRECALL" for op in ops)
+        if calls == 1 and (INERT | CALLS).issuperset(ops) and code.is_callee(callee, index - 1):
+            self.kept.update(range(start, index))
+            maker = code.names[code.args[callee]]
+            self.deferred.append(Deferred(target, "made", codes, names, NOTHING, settled, maker=maker))
+            return
         if len(consts) != 1:
             return
         made = consts[0][0]
@@ -364,7 +382,7 @@ class _Reading:
         at = index
         while at > made and code.ops[at - 1] in CALL and code.args[at - 1] == 0:
             at -= 1
-            decorators += 1
+            decorators += dis.opname[code.ops[at]] != "PRECALL"
         if not CLASS.isdisjoint(ops):
             calls = sum(op in CALL and dis.opname[op] != "PRECALL" for op in code.ops[made:at])
             # A keyword may be a metaclass, which can do anything.
@@ -379,7 +397,12 @@ class _Reading:
             self.deferred.append(Deferred(target, "class", codes, names, attributes, settled, simple))
         elif decorators and self.is_function(at, start):
             self.kept.add(made)
-            self.deferred.append(Deferred(target, "decorated", codes, names, attributes, settled))
+            maker = next(iter(names)) if decorators == 1 and len(names) == 1 and made == start + 1 else ""
+            if maker:
+                self.kept.update(range(start, index))
+            self.deferred.append(
+                Deferred(target, "decorated", codes, names, attributes, settled, maker=maker)
+            )
 
     def is_function(self, end: int, start: int) -> bool:
         """Whether the expression that ends there makes a function that is then given to a decorator."""
@@ -388,6 +411,51 @@ class _Reading:
             return False
         begin = code.back(end)
         return begin is not None and begin > start and dis.opname[code.ops[begin - 1]] != "PUSH_NULL"
+
+    def returned(self) -> Iterator[CodeType]:
+        code = self.code
+        for at, op in enumerate(code.ops):
+            if op not in MAKE:
+                continue
+            made = code.consts[code.args[at - 1]] if code.ops[at - 1] in CONST else None
+            after = at + 1
+            while dis.opname[code.ops[after]] == "SET_FUNCTION_ATTRIBUTE":
+                after += 1
+            if type(made) is CodeType and (
+                code.ops[after] in RETURNS or (self.is_stored(after) and self.is_given_back(code.slot(after)))
+            ):
+                yield made
+
+    def is_stored(self, at: int) -> bool:
+        name = dis.opname[self.code.ops[at]]
+        arg = self.code.args[at]
+        return name == "STORE_FAST" or (name == "STORE_FAST_LOAD_FAST" and arg >> 4 == arg & 15)
+
+    def is_given_back(self, slot: int) -> bool:
+        """Whether the local is loaded for nothing but to be returned."""
+        code = self.code
+        for at, op in enumerate(code.ops):
+            name = dis.opname[op]
+            if "LOAD_FAST" in name:
+                pair = name.count("_FAST") > 1 and name not in {"LOAD_FAST_CHECK", "LOAD_FAST_AND_CLEAR"}
+                slots = {code.args[at] >> 4, code.args[at] & 15} if pair else {code.args[at]}
+                if slot in slots and code.ops[at + 1] not in RETURNS:
+                    return False
+        return True
+
+    def captures(self) -> bool:
+        code = self.code.code
+        count = code.co_argcount + code.co_kwonlyargcount + sum(bool(code.co_flags & flag) for flag in (4, 8))
+        given = set(code.co_varnames[:count])
+        if not given:
+            return True
+        if not given <= set(code.co_cellvars):
+            loads = {"LOAD_FAST", "LOAD_FAST_BORROW"}
+            for at, op in enumerate(self.code.ops):
+                name = dis.opname[op]
+                if "LOAD_FAST" in name and (name not in loads or self.code.args[at] < count):
+                    return False
+        return not any(dis.opname[op] in {"LOAD_DEREF", "LOAD_FROM_DICT_OR_DEREF"} for op in self.code.ops)
 
     def words(self) -> set[str]:
         code = self.code.code

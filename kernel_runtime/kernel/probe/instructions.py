@@ -165,6 +165,20 @@ class Code:
             index += 1
         return index
 
+    def is_callee(self, index: int, call: int) -> bool:
+        """Whether the call's arguments begin right after the instruction."""
+        if index >= call or self.ops[call] not in CALL:
+            return False
+        first = self.back(call if dis.opname[self.ops[call - 1]] != "PRECALL" else call - 1, self.args[call])
+        if self.args[call] == 0:
+            return self.after(index) == call
+        return first is not None and self.after(index) == first
+
+    def slot(self, index: int) -> int:
+        """The local that is stored to."""
+        pair = dis.opname[self.ops[index]] == "STORE_FAST_LOAD_FAST"
+        return self.args[index] >> 4 if pair else self.args[index]
+
     def is_empty_call(self, index: int) -> bool:
         return index < len(self.ops) and self.ops[index] in CALL and self.args[index] == 0
 

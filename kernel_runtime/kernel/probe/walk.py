@@ -11,7 +11,7 @@ import builtins
 import sys
 from collections import deque
 from collections.abc import Iterable, Sequence
-from types import CodeType, FunctionType, ModuleType
+from types import CodeType, FunctionType
 from typing import Any, Final
 
 from kernel_runtime.kernel.probe.bytecode import Deferred, Facts, facts, kind_of
@@ -38,13 +38,13 @@ from kernel_runtime.kernel.probe.kinds import (
     referents,
 )
 from kernel_runtime.kernel.probe.magics import read_magic
+from kernel_runtime.kernel.probe.onlookers import is_harmless
 from kernel_runtime.kernel.probe.reasons import (
     ANY_ATTRIBUTE,
     ANY_ATTRIBUTE_BUILTINS,
     ASKS_BY_TEXT,
     BIRTH,
     BUILTINS_ASKED,
-    DECORATORS,
     HARMLESS_MODULES,
     IMPORTERS,
     REASON_OF_ATTRIBUTE,
@@ -55,6 +55,7 @@ _MOST_VISITS: Final = 50_000
 _MOST_ELEMENTS: Final = 1_000_000
 _MANY: Final = 8
 _CLOSED: Final = frozenset({LEAF, OPAQUE})
+GENERATOR_FLAGS: Final = 0x20 | 0x80 | 0x200
 _NEAR: Final = 2
 """the namespace found that many references inside a library's object is that object's to use"""
 
@@ -117,7 +118,15 @@ class Walk:
         self.drain()
         self.texts()
 
-    def code(self, code: CodeType, kind: Kind, settled: Names, owner: bool = True) -> None:  # noqa: FBT001, FBT002
+    def code(
+        self,
+        code: CodeType,
+        kind: Kind,
+        settled: Names,
+        *,
+        owner: bool = True,
+        given_back: tuple[CodeType, ...] = (),
+    ) -> None:
         """Follow one code object. `owner`: methods in a class body may be called."""
         found = facts(code, kind)
         self.binds |= found.binds
@@ -136,29 +145,34 @@ class Walk:
         for magic in found.magics:
             self.magic(magic.method, magic.arguments, settled | magic.settled)
         for nested, before in found.codes:
-            self.nested(nested, settled | before)
+            if nested not in given_back:
+                self.nested(nested, settled | before)
         for deferred in found.deferred:
             if kind == "class":
                 self.defer_attribute(deferred, settled | deferred.settled, found, owner=owner)
             else:
-                self.defer(deferred, settled | deferred.settled)
+                self.defer(deferred, settled | deferred.settled, found)
 
     def nested(self, code: CodeType, settled: Names, *, owner: bool = True) -> None:
         known = self.seen.get(id(code))
         if known is not None and known[1] <= settled:
             return
         self.seen[id(code)] = (code, settled if known is None else known[1] & settled)
-        self.code(code, kind_of(code), settled, owner)
+        self.code(code, kind_of(code), settled, owner=owner)
 
-    def defer(self, deferred: Deferred, settled: Names) -> None:
+    def defer(self, deferred: Deferred, settled: Names, found: Facts) -> None:
         made = deferred.how == "class"
-        looks = deferred.how == "kept" or self.only_looks(deferred)
-        if made and deferred.simple:
+        looks = (
+            deferred.how == "kept"
+            or (deferred.how != "made" and self.only_looks(deferred))
+            or bool(deferred.maker and self.makes(deferred.maker, settled))
+        )
+        if deferred.maker or (made and deferred.simple):
             for name in deferred.names:
                 if looks:
                     self.note(name, settled)
                 else:
-                    self.use(name, settled, bare=True)
+                    self.use(name, settled, bare=True, facts=found)
         if made:
             for code in deferred.codes:
                 self.nested(code, settled, owner=False)
@@ -168,6 +182,22 @@ class Walk:
             self.release(deferred, settled)
         else:
             self.unnamed.setdefault(deferred.target, []).append((deferred, settled))
+
+    def makes(self, name: str, settled: Names) -> bool:
+        """Whether a call of it runs only its own code: what it was given and what it makes, it gives back."""
+        value = self.namespace.get(name)
+        if type(value) is not FunctionType or value.__globals__ is not self.namespace:
+            return False
+        code = value.__code__
+        if code.co_flags & GENERATOR_FLAGS:
+            return True  # nothing of it runs before its result is used
+        found = facts(code, "function")
+        if not (found.returned and found.captures):
+            return False
+        for inner in (value.__closure__, value.__defaults__, tuple((value.__kwdefaults__ or {}).values())):
+            self.queue.append((inner or (), settled, True))
+        self.code(code, "function", settled, given_back=found.returned)
+        return True
 
     def release(self, deferred: Deferred, settled: Names) -> None:
         for code in deferred.codes:
@@ -200,38 +230,10 @@ class Walk:
 
     def only_looks(self, deferred: Deferred) -> bool:
         """Whether decorators and base classes are known not to call what they are given."""
-        return deferred.simple and all(self.is_harmless(name, deferred.attributes) for name in deferred.names)
-
-    def is_harmless(self, name: str, attributes: Names) -> bool:
-        if name not in self.namespace and name in self.classes_made:
-            return True  # of this cell, and looked at where it was made
-        value: Any = self.namespace[name] if name in self.namespace else vars(builtins).get(name)
-        kind = self.kind(type(value))
-        if kind == MODULE:
-            held = module_dict(value)
-            module = held.get("__name__")
-            named = [(attribute, held[attribute]) for attribute in attributes if attribute in held]
-            return bool(named) and all(self.is_onlooker(module, name, value) for name, value in named)
-        return (kind == LEAF and name in self.namespace) or self.is_onlooker(None, name, value)
-
-    def is_onlooker(self, module: object, name: str, value: Any) -> bool:
-        """A decorator that does not call, or a base class that does not look at its subclasses."""
-        for known in DECORATORS if module is None else DECORATORS.keys() & {module}:
-            held = module_dict(sys.modules[known]) if type(sys.modules.get(known)) is ModuleType else {}
-            if any(value is held.get(decorator) for decorator in DECORATORS[known]):
-                return True
-        if self.kind(type(value)) != CLASS:
-            return False
-        if type(value) is not type and class_dict(type(value)).get("__module__") not in {
-            "abc",
-            "enum",
-            "typing",
-        }:
-            return False
-        return not any(
-            "__init_subclass__" in class_dict(base) and class_dict(base).get("__module__") != "typing"
-            for base in class_order(value)
-            if base is not object
+        return deferred.simple and all(
+            (name in self.classes_made and name not in self.namespace)  # looked at where it was made
+            or is_harmless(name, deferred.attributes, self.namespace)
+            for name in deferred.names
         )
 
     # Names.

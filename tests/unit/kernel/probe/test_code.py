@@ -129,6 +129,43 @@ READS = {
 a = make()"""
         ],
     ),
+    "a closure is made": (
+        "a = make()",
+        "make",
+        ["def make():\n    def inner():\n        return x\n    return inner"],
+    ),
+    "a closure is made and called": (
+        "a = make()\na()",
+        "make x",
+        ["def make():\n    def inner():\n        return x\n    return inner"],
+    ),
+    "a closure's maker reads": (
+        "a = make()",
+        "make y",
+        ["def make():\n    y\n    return lambda: x"],
+    ),
+    "a maker calls what it makes": (
+        "a = make()",
+        "make x",
+        ["def make():\n    f = lambda: x\n    f()\n    return f"],
+    ),
+    "a maker is given functions that it keeps": (
+        "a = d(f)",
+        "d f",
+        [F, "def d(g):\n    def w():\n        return y, g()\n    return w"],
+    ),
+    "a maker is given functions that it calls": (
+        "a = d(f)",
+        "d f x y",
+        [F, "def d(g):\n    h = g()\n    return lambda: (h, y)"],
+    ),
+    "a decorator that keeps what it is given": (
+        "@d\ndef h():\n    return x",
+        "d",
+        ["def d(g):\n    def w():\n        return y, g()\n    return w"],
+    ),
+    "a generator is made": ("g = make(x)", "make x", ["def make(a):\n    yield y"]),
+    "a generator is made and used": ("g = make(x)\na = list(g)", "make x y", ["def make(a):\n    yield y"]),
     "closed over": ("h()", "h x", [F, "def deco(g):\n    return lambda: g()\nh = deco(f)\ndel f, deco"]),
     "wrapped": (
         "f()",
@@ -428,6 +465,8 @@ DYNAMIC = {
     "import ctypes": "ctypes",
     "from math import *": "import *",
     "d()": "eval",
+    "a = eval('x')": "eval",
+    "a = locals()": "locals",
 }
 
 
@@ -441,6 +480,7 @@ def test_dynamic(source: str, reason: str):
     "source",
     [
         "vars(f)",
+        "a = vars(f)",
         "dir(f)",
         "def h():\n    return locals()\nh()",
         "if __name__ == '__main__':\n    pass",
