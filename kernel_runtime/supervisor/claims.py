@@ -177,9 +177,9 @@ class Claims:
         for claim in chosen:
             self._check(claim, principal, partial(one, claim))
 
-    def for_attach(self, on_done: Rows) -> None:
+    def for_attach(self, on_done: Rows, principal: str) -> None:
         """The rows an attach shows: cheap ones checked, within `BUDGET` seconds for all."""
-        self.rows(check=True, on_done=on_done, budget=BUDGET, cheap_only=True)
+        self.rows(check=True, on_done=on_done, budget=BUDGET, cheap_only=True, principal=principal)
 
     # -- requests
 

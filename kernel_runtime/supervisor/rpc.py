@@ -161,20 +161,22 @@ class Rpc:
         state = shell.state
         report = self._s.reporter.brief(state)
         record = self._s.keeper.record
-        token.respond(
-            {
-                "session": self._s.identity.name,
-                "session_id": self._s.identity.session_id,
-                "incarnation": state.incarnation,
-                "state": state.name,
-                "why": report.why,
-                "head": shell.journal.head,
-                "supervisor_pid": os.getpid(),
-                "kernel_pid": record.process.pid if record is not None else None,
-                "report": msgspec.to_builtins(report),
-                "heap_lost": lost,
-            }
-        )
+        reply = {
+            "session": self._s.identity.name,
+            "session_id": self._s.identity.session_id,
+            "incarnation": state.incarnation,
+            "state": state.name,
+            "why": report.why,
+            "head": shell.journal.head,
+            "supervisor_pid": os.getpid(),
+            "kernel_pid": record.process.pid if record is not None else None,
+            "heap_lost": lost,
+        }
+
+        def respond(claims: list[dict[str, Any]]) -> None:
+            token.respond({**reply, "report": {**msgspec.to_builtins(report), "claims": claims}})
+
+        self._s.claims.for_attach(respond, principal)
 
     def _submit(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         source = args.get("source")

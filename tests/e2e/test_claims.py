@@ -153,6 +153,22 @@ def test_a_kernel_that_does_not_tell_of_names(
             other.stop()
 
 
+def test_who_attaches_is_told_which_claims_hold(session: kr.Session, tmp_path: Path) -> None:
+    """The cheap ones are checked; of the others it is said what was found last, and when."""
+    (tmp_path / "out.csv").write_text("a")
+    session.execute("x = 1", timeout=60)
+    session.claim("written", probe="file out.csv exists")
+    session.claim("x is one", probe="name x == 1")
+    (tmp_path / "out.csv").unlink()
+    with kr.attach("alice", principal="agent:next") as other:
+        cheap, dear = other.truth.claims
+    assert (cheap["text"], cheap["truth"]) == ("written", "false")
+    assert (dear["truth"], dear["evidence"]["reason"]) == ("unknown", "not checked yet")
+    assert dear["evidence"]["last"]["truth"] == "true"
+    changed = [entry for entry in session.follow(timeout=0) if entry.kind == "ClaimChecked"][-1]
+    assert changed.principal == "agent:next"
+
+
 def test_a_claim_can_be_taken_back_and_survives_its_supervisor(session: kr.Session) -> None:
     session.claim("one", probe="file a missing")
     session.claim("two", probe="file b missing")
