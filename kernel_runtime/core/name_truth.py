@@ -37,8 +37,8 @@ class NamesNow(Struct, frozen=True, kw_only=True):
     shown: dict[str, dict[str, Any]]
     """evidence per name where the snapshot shows something else than the entries"""
     heap: Heap | None
-    held: bool
-    """whether there was a snapshot"""
+    confirmed: frozenset[str] = frozenset()
+    """names whose content the snapshot shows to be what the entries say"""
 
 
 def names_now(
@@ -56,13 +56,17 @@ def names_now(
     rows = {row.name: row for row in names}
     there = snapshot.get("names") if isinstance(snapshot, Mapping) else None
     if not isinstance(there, Mapping):
-        return NamesNow(rows=rows, shown={}, heap=heap, held=False)
+        return NamesNow(rows=rows, shown={}, heap=heap)
     shown: dict[str, dict[str, Any]] = {}
+    confirmed: set[str] = set()
     for name, row in list(rows.items()):
         if row.incarnation == incarnation and row.present:
-            rows[name], told = _held_against(row, there.get(name), busy)
+            says = there.get(name)
+            rows[name], told = _held_against(row, says, busy)
             if told:
                 shown[name] = told
+            elif row.digest is not None and isinstance(says, Mapping) and says.get("digest") == row.digest:
+                confirmed.add(name)
     for name, says in there.items():
         known = rows.get(name)
         if not isinstance(name, str) or name in shown:
@@ -72,7 +76,7 @@ def names_now(
             shown[name] = {"then": None, "now": rows[name].digest or "there"}
     if busy is not None:
         shown = {name: {**told, "while": busy} for name, told in shown.items()}
-    return NamesNow(rows=rows, shown=shown, heap=heap, held=True)
+    return NamesNow(rows=rows, shown=shown, heap=heap, confirmed=frozenset(confirmed))
 
 
 def _held_against(row: Name, says: Any, busy: str | None) -> tuple[Name, dict[str, Any]]:
@@ -151,7 +155,7 @@ def _told(row: Name, now: NamesNow, incarnation: int, state: str) -> dict[str, A
         evidence["as_of"] = now.heap.seq
     if shown is not None:
         evidence["shown"] = shown
-    elif now.held and not lost:
+    elif row.name in now.confirmed and not lost:
         evidence["shown"] = "as it was"
     if row.shares_with is None:
         evidence["sharing"] = "not all it refers to could be followed"

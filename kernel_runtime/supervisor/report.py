@@ -88,8 +88,7 @@ class Reporter:
 
     def _tells(self, state: State) -> bool:
         """Whether the kernel tells of names: ours do."""
-        # once the kernel sends what its probe saw: `return state.own`
-        return state.own and self._reader.heap(state.incarnation) is not None
+        return state.own
 
     def _names_of(self, state: State, cells: Sequence[Cell]) -> reconcile.HeapView:
         """What is known of the names that these cells depend on."""
