@@ -34,6 +34,10 @@ class Groups:
         """id of a function or class made in a cell → the components that reach it"""
         self._digests: dict[int, str | None] = {}
         """of those that several components reach"""
+        self._notable: set[Component] = set()
+        """components of several names, incomplete ones, and those that may change by themselves"""
+        self._shared: set[int] = set()
+        """functions that several components reach"""
         self._functions: dict[int, int] = {}
         """id of a function whose globals are the namespace → how many components reach it"""
         self._explained: int | None = None
@@ -55,7 +59,7 @@ class Groups:
         if self._hidden is None:
             return set(self._names)
         found = set(self._hidden)
-        for component in set(self._of.values()):
+        for component in self._notable:
             if component.escaped:
                 found |= component.names
             if component.called is None:
@@ -64,7 +68,11 @@ class Groups:
         return self.around(found)
 
     def follow(self, names: set[str]) -> set[str]:
-        """Walk these names and their components anew; names that share code with them which changed."""
+        """Walk these names and their components anew.
+
+        Returns other names to look at: they share objects that are reached through code or since now,
+        or code with these that changed.
+        """
         pending = self.around(names)
         walk, components = self._walk(pending)
         for _ in range(_ROUNDS):
@@ -81,24 +89,23 @@ class Groups:
         linked = self._linked(walk, components, left)
         del walk
         self._look_for_hidden()
-        return linked - pending
+        return (linked | pending) - names
 
     def report(self) -> tuple[list[list[str]], list[str]]:
         """Groups of names that share objects, and names that could not be followed to the end."""
         merged: dict[int, set[str]] = {}
         unfollowed: set[str] = set()
-        for component in set(self._of.values()):
+        for component in self._notable:
             if len(component.names) > 1:
                 merged[id(component)] = set(component.names)
             if not component.complete:
                 unfollowed |= component.names
-        for key, holders in self._holders.items():
-            if len(holders) > 1 and key in self._functions:
-                joined: set[str] = set()
-                for component in holders:
-                    joined |= merged.pop(id(component), component.names)
-                for component in holders:
-                    merged[id(component)] = joined
+        for key in self._shared:
+            joined: set[str] = set()
+            for component in self._holders[key]:
+                joined |= merged.get(id(component), component.names)
+            for component in self._holders[key]:
+                merged[id(component)] = joined
         distinct = {id(group): sorted(group) for group in merged.values()}
         return sorted(distinct.values()), sorted(unfollowed)
 
@@ -132,17 +139,19 @@ class Groups:
         """Forget the components of these names; the code that others reach, too."""
         left: set[int] = set()
         for component in {self._of.pop(name) for name in list(pending) if name in self._of}:
+            self._notable.discard(component)
             for key in component.ids:
                 self._owner.pop(key, None)
             for key in component.codes:
                 holders = self._holders.get(key)
                 if holders is not None:
                     holders.discard(component)
+                    if len(holders) < 2:
+                        self._shared.discard(key)
                     if holders:
                         left.add(key)
                     else:
                         del self._holders[key]
-                        self._digests.pop(key, None)
             for key in component.function_ids:
                 if self._functions[key] == 1:
                     del self._functions[key]
@@ -159,9 +168,13 @@ class Groups:
         component.function_ids = frozenset(component.functions)
         for key in component.function_ids:
             self._functions[key] = self._functions.get(key, 0) + 1
+            if len(self._holders[key]) > 1:
+                self._shared.add(key)
         component.called = self._touched_by(component.loose)
         component.functions.clear()
         component.loose.clear()
+        if len(component.names) > 1 or not component.complete or component.escaped or component.called != frozenset():
+            self._notable.add(component)
 
     def _linked(self, walk: Walk, components: list[Component], left: set[int]) -> set[str]:
         """Names of other components that reach a function or class of these which changed."""
@@ -180,6 +193,7 @@ class Groups:
                 if digest is None or digest != known:
                     for other in holders - walked:
                         found |= other.names
+        self._digests = {key: digest for key, digest in self._digests.items() if key in self._holders}
         for key in left - seen:
             for other in self._holders.get(key, ()):
                 found |= other.names

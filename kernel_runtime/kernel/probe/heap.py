@@ -26,11 +26,11 @@ from kernel_runtime.kernel.probe.bytecode import facts
 from kernel_runtime.kernel.probe.code import Touch, analyse
 from kernel_runtime.kernel.probe.digest import BOUND, Print, fingerprint
 from kernel_runtime.kernel.probe.groups import Groups
-from kernel_runtime.kernel.probe.records import MISSING, Record, is_ours, is_output
+from kernel_runtime.kernel.probe.records import MISSING, Binding, Record, is_ours, is_output
 
 EXECUTION_BOUND = 512 << 20
 """bytes of content that are read after one execution"""
-_PATROL_NS = 300_000
+_PATROL_NS = 250_000
 _CHECK_NS = 5_000_000
 _NO_ROOM = "too much was touched to read all of it"
 _NOTHING = Touch(
@@ -55,6 +55,8 @@ class HeapProbe:
         )
         self._log = log
         self._records: dict[str, Record] = {}
+        self._binding = Binding([], [], [])
+        self._there: set[str] = set()
         self._groups = Groups(namespace)
         self._codes: list[CodeType] = []
         self._before = _NOTHING
@@ -65,7 +67,7 @@ class HeapProbe:
         self._told: tuple[list[list[str]], list[str]] = ([], [])
         self._drift: dict[str, Row] = {}
         try:
-            for name in self._present():
+            for name in self._bindings()[0]:
                 self._read(name, BOUND)
             self._groups.follow(set(self._records))
             self._told = self._groups.report()
@@ -169,7 +171,7 @@ class HeapProbe:
         for name in self._patrol(due, _PATROL_NS):
             walk.add(name)
             (drift if volatile else rows)[name] = records[name].row("mutated")
-        linked = self._groups.follow(walk) if walk else set()
+        linked = self._groups.follow(walk) if walk else set[str]()
         for name in self._in_order((linked & there) - due):
             old, found = records.get(name), self._read(name, room)
             if found is None:
@@ -182,30 +184,29 @@ class HeapProbe:
 
     def _bindings(self) -> tuple[set[str], set[str]]:
         """Names that are there; of these, those that are new or seem to be bound to another object."""
-        names, records = self._names, self._records
-        there: set[str] = set()
-        moved: set[str] = set()
-        fresh: list[str] = []
-        for name in list(names):
-            record = records.get(name) if type(name) is str else None
-            if record is None:
-                fresh.append(name)
-                continue
-            there.add(name)
-            value = names.get(name, MISSING)
-            if value is record.held:
-                continue
-            if not record.is_same_object(value):
-                moved.add(name)
-        if fresh:
+        names, there = self._names, self._there
+        keys, values = list(names), list(names.values())
+        idents, kinds = list(map(id, values)), list(map(id, map(type, values)))
+        values.clear()
+        old = self._binding
+        if keys == old.keys:
+            lists = zip(keys, idents, kinds, old.idents, old.kinds, strict=True)
+            moved = {key for key, i, k, oi, ok in lists if i != oi or k != ok} & there
             hidden = self._hidden
-            for name in fresh:
-                if type(name) is not str or is_ours(name):
-                    continue
-                if name in hidden and names.get(name) is hidden[name]:
-                    continue
-                there.add(name)
-                moved.add(name)
+            for key, ident, was in zip(keys, idents, old.idents, strict=True):
+                if ident != was and key in hidden and key not in there:
+                    break  # the shell's own name is a cell's now
+            else:
+                self._binding = Binding(keys, idents, kinds)
+                return there, moved
+        there = self._there = set(self._present())
+        before = {key: (i, k) for key, i, k in zip(old.keys, old.idents, old.kinds, strict=True)}
+        moved = {
+            key
+            for key, i, k in zip(keys, idents, kinds, strict=True)
+            if key in there and (before.get(key) != (i, k) or key not in self._records)
+        }
+        self._binding = Binding(keys, idents, kinds)
         return there, moved
 
     def _in_order(self, due: Iterable[str]) -> list[str]:

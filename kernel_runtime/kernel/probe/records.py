@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from kernel_runtime.kernel.probe.digest import Print
 from kernel_runtime.kernel.probe.encoder import ATOMS
@@ -28,6 +28,14 @@ def is_output(name: str) -> bool:
 def is_ours(name: str) -> bool:
     """Names that the shell binds, not a cell."""
     return name in _OURS or is_output(name)
+
+
+class Binding(NamedTuple):
+    """What the names of the namespace were bound to, in its order: ids of the values and of their types."""
+
+    keys: list[Any]
+    idents: list[int]
+    kinds: list[int]
 
 
 class Record:

@@ -29,6 +29,7 @@ import types
 import uuid
 import weakref
 import zoneinfo
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -39,6 +40,7 @@ from kernel_runtime.kernel.probe.encoder import ATOMS, kinds_of
 NODES = 20_000
 """objects, other than numbers and texts, that one walk looks at"""
 _EDGES_PER_NODE = 100
+_FEW = 10
 
 # Neither mutable nor on the way to something that is.
 _STOPS = frozenset(
@@ -71,6 +73,7 @@ _STOPS = frozenset(
     )
 )
 _SKIP = ATOMS | _STOPS
+_TUPLE = frozenset((id(tuple),))
 # References to these are shared by whoever likes: what they hold is what counts.
 _UNCOUNTED = frozenset(
     map(
@@ -149,10 +152,7 @@ class Walk:
         """functions and classes that were made in cells"""
         self._names: list[str] = []
         self._unfinished: set[int] = set()
-        self._roots: dict[int, int] = {}
-        for table in (namespace, *outside):
-            for key in map(id, table.values()):
-                self._roots[key] = self._roots.get(key, 0) + 1
+        self._roots = [key for table in (namespace, *outside) for key in map(id, table.values())]
         np = sys.modules.get("numpy")
         ndarray = lay.MODULE_DICT(np).get("ndarray") if type(np) is types.ModuleType else None
         foreign.know()
@@ -205,6 +205,8 @@ class Walk:
         cls = type(obj)
         if id(cls) in self._skip or key in self._stops or lay.is_module(obj):
             return
+        if (cls is tuple or cls is frozenset) and self._is_inert(obj):
+            return
         if lay.is_a(cls, enum.Enum) and not _made_in_a_cell(cls):
             return
         if lay.is_a(cls, type):
@@ -219,6 +221,15 @@ class Walk:
         self._owner[key] = number
         self._nodes.append(obj)
         stack.append(obj)
+
+    def _is_inert(self, items: Any, depth: int = 2) -> bool:
+        """Whether a tuple surely leads to nothing mutable, so that sharing it is not sharing."""
+        kinds = kinds_of(items)
+        if kinds <= self._skip:
+            return True
+        if not depth or len(items) > _FEW or not kinds <= self._skip | _TUPLE:
+            return False
+        return all(type(item) is not tuple or self._is_inert(item, depth - 1) for item in items)
 
     def _references(self, obj: Any) -> list[Any]:
         cls = type(obj)
@@ -248,10 +259,15 @@ class Walk:
             component.names.add(name)
             if number in self._unfinished:
                 component.complete = False
-        counts, roots = self._counts, self._roots
+        counts = self._counts
+        # Counting them all pays off from a few on.
+        several = Counter(self._roots) if len(self._nodes) > _FEW else None
+        count = self._roots.count if several is None else several.__getitem__
         for node, references in zip(self._nodes, self.refcounts(), strict=True):
             key = id(node)
-            outside = references - counts[key] - roots.get(key, 0)
+            outside = references - counts[key]
+            if outside > 0:
+                outside -= count(key)
             holders = self._codes.get(key)
             if holders is not None:
                 function = type(node) is types.FunctionType
