@@ -29,6 +29,7 @@ from kernel_runtime.supervisor.bounds import Bounds
 from kernel_runtime.supervisor.launch import KernelRecord
 from kernel_runtime.supervisor.link import KernelLink
 from kernel_runtime.supervisor.oom import OomWatch
+from kernel_runtime.supervisor.pulse import Pulse
 from kernel_runtime.supervisor.pump import Pump
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.shell import RETRY, Shell
@@ -41,13 +42,8 @@ START_TIMEOUT = 60.0
 """seconds until a kernel that does not answer has failed to start"""
 TERM_AFTER = 1.0
 KILL_AFTER = 2.0
-WATCH_EVERY = 2.0
-"""seconds between looks at a busy kernel"""
 HEARD_WITHIN = 2.0
 """seconds in which a foreign kernel's iopub must be heard; one that never is runs all the same"""
-_STOPPED = ("T", "t")
-SILENT_AFTER = 6.0
-"""seconds of silence on control that make a kernel `unresponsive`"""
 
 
 class Keeper:
@@ -90,10 +86,16 @@ class Keeper:
         self._child: subprocess.Popen[bytes] | None = None
         self._pidfd: int | None = None
         self._timers: list[Timer] = []
-        self._watch: Timer | None = None
         self._asked: str | None = None
         self._oom = OomWatch()
-        self._probe: tuple[str, float] | None = None
+        self._pulse = Pulse(
+            reactor,
+            lambda: shell.state,
+            pid=self._askable,
+            ask=lambda: self._ask("control", "alive"),
+            happen=self._happen,
+            on_watch=self._note_cgroup,
+        )
         self._drained_probe: str | None = None
         self._drained_by: set[str] = set()
         self._drained_for: str | None = None
@@ -250,13 +252,10 @@ class Keeper:
             self._on_message(channel, message)
 
     def _answered(self, msg_id: str, message: Message) -> None:
+        if self._pulse.answered(msg_id):
+            return
         if msg_id.startswith("ready-") and self._shell.state.kernel == "starting":
             self._ready(message.content_dict())
-        elif self._probe is not None and msg_id == self._probe[0]:
-            self._probe = None
-            # what it said right before it was stopped does not tell that it goes on
-            if self._shell.state.unresponsive is not None and not self._is_stopped():
-                self._happen(m.TurnedResponsive())
         elif msg_id == self._drained_probe:
             # what it said on iopub before may still be on its way: the probe's own idle ends it
             self._drained_by.add("reply")
@@ -522,42 +521,18 @@ class Keeper:
 
     def watch(self) -> None:
         """Look at a busy kernel now and then; an idle one is looked at when somebody asks."""
-        state = self._shell.state
-        wanted = state.kernel == "up" and (state.running is not None or state.unresponsive is not None)
-        if wanted and self._watch is None:
-            if self.record is not None:
-                self._oom.note(self.record.process.pid)
-            self._watch = self._reactor.after(WATCH_EVERY, self._watched)
-        elif not wanted and self._watch is not None:
-            self._watch.cancel()
-            self._watch = None
-            self._probe = None
-
-    def _watched(self) -> None:
-        self._watch = None
-        self.look()
-        self.watch()
+        self._pulse.watch()
 
     def look(self) -> None:
         """Is the kernel stopped, or silent?"""
-        if self.record is None or self.link is None or self._shell.state.kernel != "up":
-            return
-        letter = process.run_state(self.record.process.pid)
-        if letter in _STOPPED:
-            if self._probe is not None:
-                self._probe = (self._probe[0], time.monotonic())  # the stopped are not silent
-            self._happen(m.TurnedUnresponsive(evidence={"process": "stopped", "state": letter}))
-            return
-        if self._probe is not None:
-            silent = time.monotonic() - self._probe[1]
-            if silent >= SILENT_AFTER:
-                evidence = {"control": "silent", "seconds": round(silent, 1), "state": letter}
-                self._happen(m.TurnedUnresponsive(evidence=evidence))
-            return
-        self._probe = (self._ask("control", "alive"), time.monotonic())
+        self._pulse.look()
 
-    def _is_stopped(self) -> bool:
-        return self.record is not None and process.run_state(self.record.process.pid) in _STOPPED
+    def _note_cgroup(self) -> None:
+        if self.record is not None:
+            self._oom.note(self.record.process.pid)
+
+    def _askable(self) -> int | None:
+        return self.record.process.pid if self.record is not None and self.link is not None else None
 
     def _happen(self, event: m.Event) -> None:
         """Apply an event that nobody waits for; try again while the journal refuses."""
@@ -570,8 +545,7 @@ class Keeper:
     def close(self) -> None:
         """Let go of the kernel, which lives on."""
         self._cancel_timers()
-        if self._watch is not None:
-            self._watch.cancel()
+        self._pulse.close()
         if self._pidfd is not None:
             self._reactor.forget(self._pidfd)
             os.close(self._pidfd)

@@ -228,6 +228,17 @@ def test_input(session):
     assert lines(running.wait(10)) == ["got ben"]
 
 
+@on(*PYTHON)
+def test_a_child_that_reads_the_terminal(session):
+    running = session.submit(
+        "import subprocess\nsubprocess.run(['bash', '-c', 'read t </dev/tty; echo got $t'])"
+    )
+    eventually(lambda: running.refresh().status == "blocked", 20, "the child asks")
+    assert running.blocked["on"] == "terminal"
+    session.answer("ada")
+    assert running.wait(10).outcome == "ok"
+
+
 @on("bash")
 def test_status_says_that_names_are_not_to_be_had(session):
     session.execute("x=1", timeout=30)
