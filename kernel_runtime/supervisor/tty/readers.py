@@ -11,33 +11,24 @@ as their stdin.
 from __future__ import annotations
 
 import os
-import platform
 import struct
 from pathlib import Path
 
 from msgspec import Struct
 
-from kernel_runtime.supervisor.world import procfs
+from kernel_runtime.supervisor.world import procfs, syscalls
 
 _MOST_FDS = 1024
 _POLLIN = 0x1
 _EPOLLIN = 0x1
 
-# system call numbers by what their arguments mean: fd first, pollfd array, fd_set, epoll fd
-_CALLS: dict[str, dict[int, str]] = {
-    "x86_64": {
-        **dict.fromkeys((0, 19), "read"),
-        **dict.fromkeys((7, 271), "poll"),
-        **dict.fromkeys((23, 270), "select"),
-        **dict.fromkeys((232, 281, 441), "epoll"),
-    },
-    "aarch64": {
-        **dict.fromkeys((63, 65), "read"),
-        73: "poll",
-        72: "select",
-        **dict.fromkeys((22, 441), "epoll"),
-    },
+_KINDS = {
+    **dict.fromkeys(("read", "readv"), "read"),
+    **dict.fromkeys(syscalls.POLLS, "poll"),
+    **dict.fromkeys(syscalls.SELECTS, "select"),
+    **dict.fromkeys(syscalls.EPOLLS, "epoll"),
 }
+"""system calls by what their arguments mean: fd first, pollfd array, fd_set, epoll fd"""
 
 
 class Reader(Struct, frozen=True):
@@ -100,7 +91,6 @@ class _Terminal(Struct, frozen=True):
 
 
 def _waits(pid: int, terminal: _Terminal) -> str | None:
-    calls = _CALLS.get(platform.machine(), {})
     listens = False
     for tid in procfs.threads(pid):
         try:
@@ -112,7 +102,7 @@ def _waits(pid: int, terminal: _Terminal) -> str | None:
             continue
         if not words or not words[0].isdigit():  # `running`, or in no system call
             continue
-        kind = calls.get(int(words[0]))
+        kind = _KINDS.get(syscalls.NAMES.get(int(words[0]), ""))
         if kind is None:
             continue
         arguments = [int(word, 16) for word in words[1:7]]

@@ -55,6 +55,8 @@ class TerminalWatch:
         self._since = 0.0
         self._began = 0
         """the same, wall clock, ns: for comparison with a file's"""
+        self.unseen: tuple[int, ...] = ()
+        """processes of the last look that have the terminal, sleep, and may not be looked into"""
         self._told: str | None = None
         """the execution whose client was told on stderr, once"""
         self._listened: set[Reader] = set()
@@ -68,6 +70,7 @@ class TerminalWatch:
         running = self._s.shell.state.running
         if running is None:
             self._watched = None
+            self.unseen = ()
             return
         if running.execution.execution_id == self._watched:
             return
@@ -192,6 +195,7 @@ class TerminalWatch:
         settings: screen.Settings,
     ) -> Reader | None:
         """The process that holds this cell up."""
+        self.unseen = tuple(reader.pid for reader in found if reader.how == "hidden")
         before, self._listened = self._listened, set()
         for reader in found:
             if not self._started_by(reader.pid, running, record):
