@@ -341,6 +341,8 @@ class _Reading:
         last = code.ops[index - 1]
         if last not in INERT and last not in CALL:
             return
+        if last in CONST and type(code.consts[code.args[index - 1]]) is not CodeType:
+            return
         start = code.back(index)
         if start is None:
             return
@@ -368,12 +370,11 @@ class _Reading:
                 self.kept.update(range(start, index))
                 self.deferred.append(Deferred(target, "kept", codes, names, NOTHING, settled))
             return
-        callee = next((at for at in range(start, index) if code.ops[at] in LOAD), index)
-        calls = sum(op in CALL and dis.opname[op] != "PRECALL" for op in ops)
-        if calls == 1 and (INERT | CALLS).issuperset(ops) and code.is_callee(callee, index - 1):
+        callee = self.callee(start, index, attributes)
+        if callee is not None:
             self.kept.update(range(start, index))
             maker = code.names[code.args[callee]]
-            self.deferred.append(Deferred(target, "made", codes, names, NOTHING, settled, maker=maker))
+            self.deferred.append(Deferred(target, "made", codes, names, attributes, settled, maker=maker))
             return
         if len(consts) != 1:
             return
@@ -403,6 +404,18 @@ class _Reading:
             self.deferred.append(
                 Deferred(target, "decorated", codes, names, attributes, settled, maker=maker)
             )
+
+    def callee(self, start: int, end: int, attributes: Names) -> int | None:
+        """Where the name is loaded that is called, if the expression is one call and nothing else happens."""
+        code = self.code
+        ops = code.ops[start:end]
+        callee = next((at for at in range(start, end) if code.ops[at] in LOAD), end)
+        dotted = attributes == {"partial"} and code.ops[callee + 1] in ATTRIBUTE | METHOD
+        if dotted:
+            del ops[callee + 1 - start]
+        calls = sum(op in CALL and dis.opname[op] != "PRECALL" for op in ops)
+        alone = calls == 1 and (INERT | CALLS).issuperset(ops) and code.is_callee(callee + dotted, end - 1)
+        return callee if alone else None
 
     def is_function(self, end: int, start: int) -> bool:
         """Whether the expression that ends there makes a function that is then given to a decorator."""

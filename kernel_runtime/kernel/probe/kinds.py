@@ -66,6 +66,14 @@ _HARMLESS_BASES: Final = frozenset(
 )
 """classes of the standard library that call a subclass's methods by no other name than a hook's"""
 _OPAQUE_PACKAGES: Final = frozenset({"ipykernel", "zmq", "tornado", "kernel_runtime"})
+_OPAQUE_CLASSES: Final = frozenset(
+    {
+        ("pandas.core.internals.managers", "BlockManager"),
+        ("pandas.core.internals.managers", "SingleBlockManager"),
+        ("pandas.core.flags", "Flags"),
+    }
+)
+"""the columns of data frames: arrays, whose elements the collector is not told about"""
 _FIXED: Final[dict[int, int]] = {
     **{id(cls): PLAIN for cls in _PLAIN},
     **{id(cls): CONTAINER for cls in _CONTAINERS},
@@ -152,6 +160,8 @@ class _About:
             kind = SHELL
         elif first.partition(".")[0] in _OPAQUE_PACKAGES or _is(cls, "AbstractEventLoop", "asyncio"):
             kind = OPAQUE if kind == FOREIGN else kind
+        elif (first, _name(cls)) in _OPAQUE_CLASSES:
+            kind = OPAQUE
         elif kind == FOREIGN and (first, _name(cls)) in _HARMLESS_BASES:
             kind = PLAIN
         self.kind = kind

@@ -6,6 +6,7 @@ Invariant: what is not known here is taken to call it.
 from __future__ import annotations
 
 import builtins
+import functools
 import sys
 from types import ModuleType
 from typing import Any, Final
@@ -35,6 +36,13 @@ def is_harmless(name: str, attributes: Names, namespace: dict[str, Any]) -> bool
         named = [held[attribute] for attribute in attributes if attribute in held]
         return bool(named) and all(_is_onlooker(value, namespace) for value in named)
     return (kind == LEAF and name in namespace) or _is_onlooker(value, namespace)
+
+
+def is_partial(value: Any, attributes: Names) -> bool:
+    """`functools.partial`, or the module of which it is asked: it keeps what it is given."""
+    if attributes:
+        return type(value) is ModuleType and module_dict(value).get("partial") is functools.partial
+    return value is functools.partial
 
 
 def _is_onlooker(value: Any, namespace: dict[str, Any]) -> bool:

@@ -38,7 +38,7 @@ from kernel_runtime.kernel.probe.kinds import (
     referents,
 )
 from kernel_runtime.kernel.probe.magics import read_magic
-from kernel_runtime.kernel.probe.onlookers import is_harmless
+from kernel_runtime.kernel.probe.onlookers import is_harmless, is_partial
 from kernel_runtime.kernel.probe.reasons import (
     ANY_ATTRIBUTE,
     ANY_ATTRIBUTE_BUILTINS,
@@ -165,7 +165,7 @@ class Walk:
         looks = (
             deferred.how == "kept"
             or (deferred.how != "made" and self.only_looks(deferred))
-            or bool(deferred.maker and self.makes(deferred.maker, settled))
+            or bool(deferred.maker and self.makes(deferred, settled))
         )
         if deferred.maker or (made and deferred.simple):
             for name in deferred.names:
@@ -183,10 +183,12 @@ class Walk:
         else:
             self.unnamed.setdefault(deferred.target, []).append((deferred, settled))
 
-    def makes(self, name: str, settled: Names) -> bool:
+    def makes(self, deferred: Deferred, settled: Names) -> bool:
         """Whether a call of it runs only its own code: what it was given and what it makes, it gives back."""
-        value = self.namespace.get(name)
-        if type(value) is not FunctionType or value.__globals__ is not self.namespace:
+        value = self.namespace.get(deferred.maker)
+        if is_partial(value, deferred.attributes):
+            return True
+        if deferred.attributes or type(value) is not FunctionType or value.__globals__ is not self.namespace:
             return False
         code = value.__code__
         if code.co_flags & GENERATOR_FLAGS:

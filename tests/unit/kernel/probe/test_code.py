@@ -187,6 +187,12 @@ def d(g):
         ["from functools import lru_cache"],
     ),
     "a decorator may call": ("@d\n" + F, "d x", ["def d(g):\n    return g"]),
+    "partial is made": ("p = partial(f)", "partial f", [F, "from functools import partial"]),
+    "partial is made of a lambda": (
+        "p = functools.partial(f, lambda: y)",
+        "functools f",
+        [F, "import functools"],
+    ),
     "partial": ("p()", "p x", [F, "import functools\np = functools.partial(f)"]),
     "partial's arguments": (
         "p()",

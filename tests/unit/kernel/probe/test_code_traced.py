@@ -110,7 +110,11 @@ finally:
     "with {f}() as {k}:\n    {e} = {k}",
     "def {f}(inner):\n    def outer():\n        return [{d}, inner()]\n    return outer",
     "@{g}\ndef {f}():\n    return {d}",
-    "def {f}(inner=None):\n    n = {d}\n    def outer(*_):\n        return [n, {e}, inner and inner()]\n    return outer",
+    """def {f}(inner=None):
+    n = {d}
+    def outer(*_):
+        return [n, {e}, inner and inner()]
+    return outer""",
     "def {f}(*a):\n    return lambda: [{e}, a]",
     "def {f}(inner=None):\n    x = inner()\n    def outer(*_):\n        return [{d}]\n    return outer",
     "def {f}(inner=None):\n    def outer(*_):\n        return {d}\n    outer()\n    return outer",
