@@ -30,7 +30,7 @@ def busy(krt_home: object) -> Iterator[kr.Session]:
 
 
 def told(session: kr.Session, code: str, doing: str, needs: str = "doing") -> dict[str, Any]:
-    """The evidence, `needs` in it, with which it says that `code` is `doing` that; the cell is interrupted."""
+    """The evidence, `needs` in it, for `code` being told as `doing`; the cell is interrupted."""
     execution = session.submit(code)
     seen: list[Any] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -9,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 import kernel_runtime as kr
 from kernel_runtime import process
@@ -189,6 +192,37 @@ def test_another_session_started_in_a_cell_is_not_this_ones(fresh: kr.Session) -
         own = {kernel_pid(inner), int(inner.row()["supervisor_pid"])}
         assert all(map(process.identify, own))
         assert [row for row in rows(fresh, "process", truth="true") if row["pid"] in own] == []
+
+
+def test_a_kernel_of_two_processes_lists_neither_and_what_they_start(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel of bash is a Python process and the bash that runs the cells."""
+    directory = tmp_path / "kernels" / "bash"
+    directory.mkdir(parents=True)
+    argv = [sys.executable, "-m", "bash_kernel", "-f", "{connection_file}"]
+    (directory / "kernel.json").write_text(
+        json.dumps({"argv": argv, "display_name": "b", "language": "bash"})
+    )
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    with stopped("two", kernel="bash") as session:
+        started = session.execute("env -i sleep 600 & disown; echo")
+        row = eventually(lambda: next(iter(rows(session, "process")), {}), what="sleep")
+        assert [one["command"] for one in rows(session, "process")] == [["sleep", "600"]]
+        assert (row["evidence"]["by"], row["started_by"]) == ("descendant", started.execution_id)
+        assert rows(session, "socket") == []
+        waits = session.submit("sleep 60")
+
+        def child() -> Row:
+            activity = session.why()["why"].get("activity", {})
+            return activity["evidence"] if activity.get("doing") == "waiting on a child" else {}
+
+        evidence = eventually(child, what="it waits on its bash")
+        assert "bash" in evidence["child"]["command"][0]
+        assert "cell" not in evidence
+        os.kill(row["pid"], signal.SIGKILL)
+        session.interrupt()
+        waits.wait(30)
 
 
 def test_a_bound_says_what_it_left_out(fresh: kr.Session) -> None:

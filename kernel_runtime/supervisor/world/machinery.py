@@ -17,6 +17,7 @@ from kernel_runtime import process
 from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.launch import KernelRecord
 from kernel_runtime.supervisor.world import procfs
+from kernel_runtime.supervisor.world.looks import descendants
 
 log = logging.getLogger("kernel_runtime.supervisor")
 
@@ -26,6 +27,8 @@ class Machinery(Struct, frozen=True, kw_only=True):
     sockets: frozenset[int] = frozenset()
     """inodes"""
     files: frozenset[str] = frozenset()
+    children: frozenset[tuple[int, int]] = frozenset()
+    """pid and start time of each process below it: a kernel may be two, one of which runs the cells"""
     descriptors: dict[int, str] = {}
     """all of them, with what each was"""
 
@@ -41,6 +44,11 @@ def note(directory: Path, record: KernelRecord) -> Machinery:
         process=record.process,
         sockets=frozenset(inode for link in links if (inode := procfs.inode(link, "socket")) is not None),
         files=frozenset(link for link in links if link.startswith("/")),
+        children=frozenset(
+            (stat.pid, stat.start_time)
+            for pid in descendants(record.process.pid)
+            if (stat := procfs.stat(pid)) is not None
+        ),
         descriptors=descriptors,
     )
     path = _path(directory, record)

@@ -52,6 +52,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """the one execution that ran when that process started"""
     supervisor: int
     kernel: int | None
+    kernel_parts: AbstractSet[int] = frozenset()
+    """processes that the kernel had before its first execution: as the kernel itself"""
     excluded: AbstractSet[int] = frozenset()
     """processes that are part of the machinery"""
 
@@ -91,12 +93,12 @@ class _Search:
 
     def _judge(self, stat: Stat) -> Member | None:
         scope = self._scope
-        if stat.pid == scope.kernel or stat.pid in scope.excluded:
+        if stat.pid == scope.kernel or stat.pid in scope.kernel_parts or stat.pid in scope.excluded:
             return None
         env = procfs.environment(stat.pid, scope.mark)
         mark = env.get(scope.mark)
         parent = self._found.get(stat.ppid)
-        related = parent is not None or stat.ppid == scope.kernel
+        related = parent is not None or stat.ppid == scope.kernel or stat.ppid in scope.kernel_parts
         before = self._known.get((stat.pid, stat.start_time))
         orphan = stat.ppid == scope.supervisor and stat.session != self._own_session
         if mark is not None and mark != scope.session_id:

@@ -112,6 +112,9 @@ class World:
             running_at=running_at,
             supervisor=os.getpid(),
             kernel=kernel,
+            kernel_parts={
+                pid for pid, start in self._own().children if pid in table and table[pid].start_time == start
+            },
             excluded=excluded,
         )
         members = find(table, scope, self.memory.members)
@@ -264,7 +267,9 @@ class World:
         """Whether a descriptor of the kernel's is the machinery's: event loops, wake-ups, channels."""
         own = self._own()
         inode = procfs.inode(target, "socket")
-        return inode in own.sockets or own.descriptors.get(fd) == target
+        # a terminal or a pipe of it leads to the part of the kernel that runs the cells
+        same = target.startswith("anon_inode:") and own.descriptors.get(fd) == target
+        return inode in own.sockets or same
 
     def _is_own_path(self, path: str) -> bool:
         if path in self._own().files:

@@ -43,7 +43,10 @@ class Machine:
             self.commands[pid] = command
 
     def members(
-        self, known: Mapping[tuple[int, int], Member] | None = None, excluded: frozenset[int] = frozenset()
+        self,
+        known: Mapping[tuple[int, int], Member] | None = None,
+        excluded: frozenset[int] = frozenset(),
+        kernel_parts: frozenset[int] = frozenset(),
     ) -> dict[int, tuple[str, str | None, str | None]]:
         scope = Scope(
             session_id="s",
@@ -53,6 +56,7 @@ class Machine:
             supervisor=SUPERVISOR,
             kernel=KERNEL,
             excluded=excluded,
+            kernel_parts=kernel_parts,
         )
         return {
             member.stat.pid: (member.by, member.execution_id, member.execution_by)
@@ -113,6 +117,12 @@ def test_a_fork_of_the_kernel_is_of_the_execution_that_ran(machine: Machine) -> 
     assert machine.members() == {30: ("environment", None, None)}
     machine.ran = "e1"
     assert machine.members() == {30: ("environment", "e1", "time")}
+
+
+def test_what_a_part_of_the_kernel_starts_is_the_sessions(machine: Machine) -> None:
+    machine.has(30, parent=KERNEL, env=MARK)
+    machine.has(31, parent=30)
+    assert machine.members(kernel_parts=frozenset({30})) == {31: ("descendant", None, None)}
 
 
 def test_a_session_that_a_cell_created_is_not_its_own(machine: Machine) -> None:
