@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
@@ -16,6 +17,7 @@ from kernel_runtime.supervisor.tty import readers, screen
 from tests.support import eventually
 
 NOBODY = 0
+NOBODY_UID = 65534
 
 POLL = "import select; p = select.poll(); p.register(0, select.POLLIN); p.poll()"
 SELECT = "import select; select.select([0], [], [])"
@@ -104,6 +106,31 @@ def test_who_waits_for_something_else_is_not_blocked(source: str) -> None:
         assert seen(terminal) == []
         assert readers.look(terminal, kernel=NOBODY, foster=NOBODY).others == 1
         assert readers.look(terminal, kernel=pid, foster=NOBODY).others == 0
+
+
+def test_who_may_not_be_looked_into_is_hidden() -> None:
+    """`su` is another user's process while it asks: of it only the terminal's silence tells."""
+    as_nobody = ("/usr/bin/setpriv", f"--reuid={NOBODY_UID}", "--clear-groups") if os.getuid() == 0 else ()
+    with program(*as_nobody, "/usr/bin/su", "-c", "true") as (pid, terminal, _):
+        eventually(lambda: not screen.settings(terminal).echo, what="asks for a password")
+        eventually(lambda: seen_as_nobody(terminal) == [(pid, "hidden")], what="hidden")
+
+
+def seen_as_nobody(terminal: str) -> list[tuple[int, str]]:
+    """As `seen`, by a process that is not root's."""
+    if os.getuid() != 0:
+        return seen(terminal)
+    read, write = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        os.setresuid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
+        os.write(write, json.dumps(seen(terminal)).encode())
+        os._exit(0)
+    os.close(write)
+    with open(read, "rb") as told:
+        found = told.read()
+    os.waitpid(pid, 0)
+    return [(who, how) for who, how in json.loads(found)]
 
 
 def test_who_was_answered_reads_no_longer() -> None:
