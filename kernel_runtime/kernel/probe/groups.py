@@ -1,7 +1,7 @@
 """The names' components as they stand, kept up to date by walking only those that were touched.
 
-A component that escaped, or a function of the namespace that somebody else holds too, may be run or
-changed by code that names none of it: its names are `restless`. Functions that no name leads to are
+A component that escaped may be changed, and functions in it called, by code that names none of it: its
+names, and those that the functions touch, are `restless`. Functions that no name leads to are
 found by what they hold: each has a reference to the namespace, and the count of these is known.
 """
 
@@ -36,8 +36,8 @@ class Groups:
         """of those that several components reach"""
         self._notable: set[Component] = set()
         """components of several names, incomplete ones, and those that may change by themselves"""
-        self._shared: set[int] = set()
-        """functions that several components reach"""
+        self._held: dict[int, set[Component]] = {}
+        """functions that components reach other than through code"""
         self._functions: dict[int, int] = {}
         """id of a function whose globals are the namespace → how many components reach it"""
         self._explained: int | None = None
@@ -60,11 +60,10 @@ class Groups:
             return set(self._names)
         found = set(self._hidden)
         for component in self._notable:
-            if component.escaped:
-                found |= component.names
             if component.called is None:
                 return set(self._names)
-            found |= component.called
+            if component.escaped:
+                found |= component.names | component.called
         return self.around(found)
 
     def follow(self, names: set[str]) -> set[str]:
@@ -100,12 +99,12 @@ class Groups:
                 merged[id(component)] = set(component.names)
             if not component.complete:
                 unfollowed |= component.names
-        for key in self._shared:
-            joined: set[str] = set()
-            for component in self._holders[key]:
-                joined |= merged.get(id(component), component.names)
-            for component in self._holders[key]:
-                merged[id(component)] = joined
+        for holders in self._held.values():
+            if len(holders) > 1:
+                joined: set[str] = set()
+                for component in holders:
+                    joined |= merged.get(id(component), component.names)
+                merged.update({id(component): joined for component in holders})
         distinct = {id(group): sorted(group) for group in merged.values()}
         return sorted(distinct.values()), sorted(unfollowed)
 
@@ -146,12 +145,14 @@ class Groups:
                 holders = self._holders.get(key)
                 if holders is not None:
                     holders.discard(component)
-                    if len(holders) < 2:
-                        self._shared.discard(key)
                     if holders:
                         left.add(key)
                     else:
                         del self._holders[key]
+            for key in component.held:
+                self._held[key].discard(component)
+                if not self._held[key]:
+                    del self._held[key]
             for key in component.function_ids:
                 if self._functions[key] == 1:
                     del self._functions[key]
@@ -165,15 +166,14 @@ class Groups:
         self._owner.update(dict.fromkeys(component.ids, component))
         for key in component.codes:
             self._holders.setdefault(key, set()).add(component)
-        component.function_ids = frozenset(component.functions)
         for key in component.function_ids:
             self._functions[key] = self._functions.get(key, 0) + 1
-            if len(self._holders[key]) > 1:
-                self._shared.add(key)
-        component.called = self._touched_by(component.loose)
+        for key in component.held:
+            self._held.setdefault(key, set()).add(component)
+        if component.escaped:
+            component.called = self._touched_by(component.functions)
         component.functions.clear()
-        component.loose.clear()
-        if len(component.names) > 1 or not component.complete or component.escaped or component.called != frozenset():
+        if len(component.names) > 1 or not component.complete or component.escaped:
             self._notable.add(component)
 
     def _linked(self, walk: Walk, components: list[Component], left: set[int]) -> set[str]:

@@ -22,6 +22,7 @@ FLAGS: Callable[[type], int] = _type["__flags__"].__get__
 CLASS_DICT: Callable[[type], types.MappingProxyType[str, Any]] = _type["__dict__"].__get__
 QUALNAME: Callable[[type], str] = _type["__qualname__"].__get__
 BASES: Callable[[type], tuple[type, ...]] = _type["__bases__"].__get__
+BASE: Callable[[type], type] = _type["__base__"].__get__
 MODULE: Callable[[type], Any] = _type["__module__"].__get__
 BASICSIZE: Callable[[type], int] = _type["__basicsize__"].__get__
 ITEMSIZE: Callable[[type], int] = _type["__itemsize__"].__get__

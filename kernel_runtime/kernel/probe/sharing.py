@@ -17,6 +17,7 @@ such a type hides raises a reference count, so it shows as escaped.
 
 from __future__ import annotations
 
+import dataclasses
 import datetime
 import decimal
 import enum
@@ -26,6 +27,7 @@ import pathlib
 import re
 import sys
 import types
+import typing
 import uuid
 import weakref
 import zoneinfo
@@ -69,28 +71,14 @@ _STOPS = frozenset(
             pathlib.PurePosixPath,
             uuid.UUID,
             fractions.Fraction,
+            typing.TypeVar,
+            type(dataclasses.MISSING),
+            type(dataclasses._HAS_DEFAULT_FACTORY),  # type: ignore[attr-defined]  # noqa: SLF001
         ),
     )
 )
 _SKIP = ATOMS | _STOPS
 _TUPLE = frozenset((id(tuple),))
-# References to these are shared by whoever likes: what they hold is what counts.
-_UNCOUNTED = frozenset(
-    map(
-        id,
-        (
-            tuple,
-            frozenset,
-            types.MethodType,
-            types.BuiltinFunctionType,
-            types.MappingProxyType,
-            property,
-            staticmethod,
-            classmethod,
-        ),
-    )
-)
-
 
 # Made by class statements and decorators, of parts that many classes have in common.
 _CLASS_PARTS = frozenset(
@@ -109,22 +97,23 @@ def _made_in_a_cell(cls: type) -> bool:
 class Component:
     """Names that reach common mutable objects, and what is reached from them."""
 
-    __slots__ = ("called", "codes", "complete", "escaped", "function_ids", "functions", "ids", "loose", "names")
+    __slots__ = ("called", "codes", "complete", "escaped", "function_ids", "functions", "held", "ids", "names")
 
     def __init__(self) -> None:
         self.names: set[str] = set()
         self.ids: set[int] = set()
-        """objects that are theirs alone"""
+        """objects that are reached from them other than through functions and classes"""
         self.codes: set[int] = set()
         """functions and classes made in cells, which several components may reach"""
-        self.functions: dict[int, types.FunctionType] = {}
+        self.functions: list[types.FunctionType] = []
         """of these, functions whose globals are the namespace; only until the walk's user lets go"""
-        self.loose: list[types.FunctionType] = []
-        """functions among them that somebody else holds too"""
         self.function_ids: frozenset[int] = frozenset()
-        self.called: frozenset[str] | None = frozenset()
-        """names that the loose functions may touch; None: any"""
+        self.held: frozenset[int] = frozenset()
+        """those that are reached other than through code"""
         self.escaped = False
+        """somebody else holds something of it, and may change it, or call what is in `functions`"""
+        self.called: frozenset[str] | None = frozenset()
+        """names that these functions may touch if it has escaped; None: any"""
         self.complete = True
 
 
@@ -138,19 +127,26 @@ _OWN_REFERENCES = _calibrate()
 
 
 class Walk:
-    """One joint walk. Holds the objects it has met: let go of it soon."""
+    """One joint walk. Holds the objects it has met: let go of it soon.
+
+    Each name, and each function or class that is met, has a number; what is met from a number's own
+    object is that number's, and two numbers that meet at an object are united.
+    """
 
     def __init__(self, namespace: dict[str, Any], outside: Iterable[dict[Any, Any]] = ()) -> None:
         self._stops = {id(namespace), id(__builtins__)}
         self._namespace = namespace
         self._parent: list[int] = []
+        self._names: dict[int, str] = {}
         self._owner: dict[int, int] = {}
         self._counts: dict[int, int] = {}
         self._nodes: list[Any] = []
-        self._codes: dict[int, set[int]] = {}
+        self._codes: dict[int, int] = {}
+        """id of a function or class made in a cell → its number"""
         self._code_nodes: dict[int, Any] = {}
-        """functions and classes that were made in cells"""
-        self._names: list[str] = []
+        self._reaches: dict[int, set[int]] = {}
+        """number → numbers of the functions and classes met from it"""
+        self._new_codes: list[Any] = []
         self._unfinished: set[int] = set()
         self._roots = [key for table in (namespace, *outside) for key in map(id, table.values())]
         np = sys.modules.get("numpy")
@@ -161,26 +157,42 @@ class Walk:
 
     def follow(self, name: str, value: object, limit: int = NODES) -> None:
         """Walk from one name. The value must stay bound to it until `components` was called."""
-        number = len(self._parent)
-        self._parent.append(number)
-        self._names.append(name)
+        number = self._number()
+        self._names[number] = name
         stack: list[Any] = []
         self._meet(value, number, stack, counted=False)
+        left = self._spread(number, stack, limit)
+        codes = self._new_codes
+        while codes and left >= 0:
+            code = codes.pop()
+            left = self._spread(self._codes[id(code)], [code], left)
+        if left < 0:
+            self._unfinished.add(number)
+            self._unfinished.update(self._codes[id(code)] for code in codes)
+            codes.clear()
+
+    def _number(self) -> int:
+        number = len(self._parent)
+        self._parent.append(number)
+        return number
+
+    def _spread(self, number: int, stack: list[Any], left: int) -> int:
+        """Walk from what is on the stack; how many nodes may still be looked at, -1 if it did not end."""
         skip = self._skip
-        left, edges = limit, limit * _EDGES_PER_NODE
+        edges = left * _EDGES_PER_NODE
         while stack:
-            node = stack.pop()
-            references = self._references(node)
+            references = self._references(stack.pop())
             left -= 1
             edges -= len(references)
             if left < 0 or edges < 0:
                 self._unfinished.add(number)
-                return
+                return -1
             if kinds_of(references) <= skip:
                 continue
             for reference in references:
                 if id(type(reference)) not in skip:
                     self._meet(reference, number, stack, counted=True)
+        return left
 
     def _find(self, number: int) -> int:
         parent = self._parent
@@ -189,18 +201,21 @@ class Walk:
             number = parent[number]
         return number
 
+    def _unite(self, one: int, other: int) -> None:
+        one, other = self._find(one), self._find(other)
+        if one != other:
+            self._parent[one] = other
+
     def _meet(self, obj: Any, number: int, stack: list[Any], *, counted: bool) -> None:
         key = id(obj)
         known = self._counts.get(key)
         if known is not None:
             self._counts[key] = known + counted
-            if key in self._codes:
-                self._codes[key].add(number)
-                return
-            other = self._find(self._owner[key])
-            mine = self._find(number)
-            if other != mine:
-                self._parent[mine] = other
+            code = self._codes.get(key)
+            if code is None:
+                self._unite(number, self._owner[key])
+            else:
+                self._reaches.setdefault(number, set()).add(code)
             return
         cls = type(obj)
         if id(cls) in self._skip or key in self._stops or lay.is_module(obj):
@@ -209,18 +224,30 @@ class Walk:
             return
         if lay.is_a(cls, enum.Enum) and not _made_in_a_cell(cls):
             return
-        if lay.is_a(cls, type):
-            if not _made_in_a_cell(obj):
-                return
-            self._codes[key] = {number}
-            self._code_nodes[key] = obj
-        elif cls is types.FunctionType:
-            self._codes[key] = {number}
-            self._code_nodes[key] = obj
+        is_class = lay.is_a(cls, type)
+        if (is_class and not _made_in_a_cell(obj)) or self._is_a_librarys(cls, obj):
+            return
         self._counts[key] = int(counted)
-        self._owner[key] = number
         self._nodes.append(obj)
-        stack.append(obj)
+        if is_class or cls is types.FunctionType:
+            code = self._codes[key] = self._number()
+            self._code_nodes[key] = obj
+            self._reaches.setdefault(number, set()).add(code)
+            self._new_codes.append(obj)
+        else:
+            self._owner[key] = number
+            stack.append(obj)
+
+    def _is_a_librarys(self, cls: type, obj: Any) -> bool:
+        """Whether it is a function that a module holds."""
+        if cls is types.BuiltinFunctionType:
+            owner = obj.__self__
+            return owner is None or lay.is_module(owner) or lay.is_a(type(owner), type)
+        return (
+            cls is types.FunctionType
+            and obj.__globals__ is not self._namespace
+            and lay.found_by_name(obj, obj.__module__, obj.__qualname__)
+        )
 
     def _is_inert(self, items: Any, depth: int = 2) -> bool:
         """Whether a tuple surely leads to nothing mutable, so that sharing it is not sharing."""
@@ -234,13 +261,11 @@ class Walk:
     def _references(self, obj: Any) -> list[Any]:
         cls = type(obj)
         if cls is types.FunctionType:
-            # Not its globals, and not what is made on reading (annotations, dict).
+            # Not its globals and its code.
             skipped = (id(obj.__globals__), id(obj.__builtins__), id(obj.__code__))
             return [item for item in gc.get_referents(obj) if id(item) not in skipped]
         if lay.is_a(cls, type):
-            # What it holds, not what makes it a class.
-            found = [item for name, item in lay.CLASS_DICT(obj).items() if name not in _CLASS_PARTS]
-            return [*found, *lay.BASES(obj), cls]
+            return self._references_of_class(obj)
         if self._ndarray is not None and lay.is_a(cls, self._ndarray):
             found = gc.get_referents(obj)
             base = self._ndarray.base.__get__(obj)
@@ -251,39 +276,94 @@ class Walk:
             return found
         return gc.get_referents(obj)
 
+    @staticmethod
+    def _references_of_class(cls: type) -> list[Any]:
+        """What it holds but for what many classes have in common; itself as often as it holds itself."""
+        found: list[Any] = [type(cls), lay.BASE(cls), *lay.BASES(cls), *lay.MRO(cls)]
+        for name, item in lay.CLASS_DICT(cls).items():
+            if type(item) is types.GetSetDescriptorType or type(item) is types.MemberDescriptorType:
+                found.append(item.__objclass__)
+            elif name not in _CLASS_PARTS:
+                found.append(item)
+        return found
+
+    # -- what came of it
+
     def components(self) -> list[Component]:
-        """The names' components. Functions in them are held: clear `functions` and `loose` after use."""
-        found: dict[int, Component] = {}
-        for number, name in enumerate(self._names):
-            component = found.setdefault(self._find(number), Component())
-            component.names.add(name)
-            if number in self._unfinished:
-                component.complete = False
-        counts = self._counts
-        # Counting them all pays off from a few on.
+        """The names' components. Functions in them are held: clear `functions` after use."""
+        self._unite_through_code()
+        outside = self._held_by_others()
+        by_root: dict[int, Component] = {}
+        for number in self._names:
+            component = by_root.setdefault(self._find(number), Component())
+            component.names.add(self._names[number])
+        members: dict[int, list[int]] = {}
+        for number in self._reaches:
+            members.setdefault(self._find(number), []).append(number)
+        reached = {root: self._codes_from(root, members) for root in by_root}
+        for root, component in by_root.items():
+            codes = reached[root]
+            within = {root, *map(self._find, codes)}
+            component.complete = not any(self._find(n) in within for n in self._unfinished)
+            component.escaped = bool(within & outside) or bool(codes & outside)
+        for key, number in self._owner.items():
+            owned = by_root.get(self._find(number))
+            if owned is not None:
+                owned.ids.add(key)
+        keys = {number: key for key, number in self._codes.items()}
+        for root, component in by_root.items():
+            for number in reached[root]:
+                key = keys[number]
+                component.codes.add(key)
+                node = self._code_nodes[key]
+                if type(node) is types.FunctionType and node.__globals__ is self._namespace:
+                    component.functions.append(node)
+            component.function_ids = frozenset(map(id, component.functions))
+            direct = {keys[code] for number in members.get(root, ()) for code in self._reaches[number]}
+            component.held = component.function_ids & direct
+        return list(by_root.values())
+
+    def _unite_through_code(self) -> None:
+        """Names that reach code which holds what another name reaches share that."""
+        while True:
+            named = {self._find(number) for number in self._names}
+            found = [
+                (number, code)
+                for number, codes in self._reaches.items()
+                for code in codes
+                if self._find(code) in named and self._find(code) != self._find(number)
+            ]
+            if not found:
+                return
+            for number, code in found:
+                self._unite(number, code)
+
+    def _codes_from(self, root: int, members: dict[int, list[int]]) -> set[int]:
+        """Numbers of the functions and classes that are reached from a root, through others too."""
+        found: set[int] = set()
+        roots, seen = [root], {root}
+        while roots:
+            for number in members.get(roots.pop(), ()):
+                for code in self._reaches[number] - found:
+                    found.add(code)
+                    if (other := self._find(code)) not in seen:
+                        seen.add(other)
+                        roots.append(other)
+        return found
+
+    def _held_by_others(self) -> set[int]:
+        """Roots with an object, and numbers of code, that have more references than were met."""
+        counts, codes = self._counts, self._codes
+        # Counting all roots pays off from a few nodes on.
         several = Counter(self._roots) if len(self._nodes) > _FEW else None
         count = self._roots.count if several is None else several.__getitem__
+        found: set[int] = set()
         for node, references in zip(self._nodes, self.refcounts(), strict=True):
             key = id(node)
             outside = references - counts[key]
-            if outside > 0:
-                outside -= count(key)
-            holders = self._codes.get(key)
-            if holders is not None:
-                function = type(node) is types.FunctionType
-                for number in holders:
-                    component = found[self._find(number)]
-                    component.codes.add(key)
-                    if function and node.__globals__ is self._namespace:
-                        component.functions[key] = node
-                        if outside > 0:
-                            component.loose.append(node)
-                continue
-            component = found[self._find(self._owner[key])]
-            component.ids.add(key)
-            if outside > 0 and id(type(node)) not in _UNCOUNTED:
-                component.escaped = True
-        return list(found.values())
+            if outside > 0 and outside > count(key):
+                found.add(codes[key] if key in codes else self._find(self._owner[key]))
+        return found
 
     def code_node(self, key: int) -> object:
         """The function or class with that id."""
