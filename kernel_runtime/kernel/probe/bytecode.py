@@ -376,9 +376,15 @@ class _Reading:
             maker = code.names[code.args[callee]]
             self.deferred.append(Deferred(target, "made", codes, names, attributes, settled, maker=maker))
             return
-        if len(consts) != 1:
-            return
-        made = consts[0][0]
+        if len(consts) == 1:
+            self.define(
+                index, start, Deferred(target, "class", codes, names, attributes, settled), consts[0][0]
+            )
+
+    def define(self, index: int, start: int, deferred: Deferred, made: int) -> None:
+        """A class, or a function with decorators; `made`: where the code stands."""
+        code = self.code
+        ops = code.ops[start:index]
         decorators = 0  # calls that are given the result of what stands before them, and nothing else
         at = index
         while at > made and code.ops[at - 1] in CALL and code.args[at - 1] == 0:
@@ -395,15 +401,17 @@ class _Reading:
             if simple:
                 self.kept.update(range(start, index))
             self.kept.add(made)
-            self.deferred.append(Deferred(target, "class", codes, names, attributes, settled, simple))
+            self.deferred.append(deferred._replace(simple=simple))
         elif decorators and self.is_function(at, start):
             self.kept.add(made)
-            maker = next(iter(names)) if decorators == 1 and len(names) == 1 and made == start + 1 else ""
+            maker = (
+                next(iter(deferred.names))
+                if decorators == 1 and len(deferred.names) == 1 and made == start + 1
+                else ""
+            )
             if maker:
                 self.kept.update(range(start, index))
-            self.deferred.append(
-                Deferred(target, "decorated", codes, names, attributes, settled, maker=maker)
-            )
+            self.deferred.append(deferred._replace(how="decorated", maker=maker))
 
     def callee(self, start: int, end: int, attributes: Names) -> int | None:
         """Where the name is loaded that is called, if the expression is one call and nothing else happens."""

@@ -48,7 +48,9 @@ def is_partial(value: Any, attributes: Names) -> bool:
 def _is_onlooker(value: Any, namespace: dict[str, Any]) -> bool:
     for module, decorators in DECORATORS.items():
         found = sys.modules.get(module)
-        if type(found) is ModuleType and any(value is module_dict(found).get(name) for name in decorators):
+        if type(found) is ModuleType and any(
+            value is module_dict(found).get(name, found) for name in decorators
+        ):
             return True
     if kind_of_type(type(value), namespace) != CLASS:
         return False

@@ -80,10 +80,9 @@ class Walk:
         self.dynamic: set[str] = set()
         self.used: dict[tuple[str, bool], Names] = {}
         self.seen: dict[int, tuple[object, Names]] = {}
-        """visited objects; held, so that no other takes their id while this lasts"""
+        """visited objects; held, so that no other takes their id"""
         self.kinds: dict[int, int] = {}
         self.types: list[type] = []
-        """those in `kinds`, held as well"""
         self.classes: dict[tuple[int, bool, bool], Names] = {}
         self.queue: deque[tuple[object, Names, bool]] = deque()
         self.mentioned: set[str] = set()
@@ -176,7 +175,7 @@ class Walk:
         if made:
             for code in deferred.codes:
                 self.nested(code, settled, owner=False)
-            if looks:
+            if looks and not any("__init_subclass__" in code.co_names for code in deferred.codes):
                 self.classes_made.add(deferred.target)
         if not looks or self.is_used(deferred.target):
             self.release(deferred, settled)
@@ -186,6 +185,9 @@ class Walk:
     def makes(self, deferred: Deferred, settled: Names) -> bool:
         """Whether a call of it runs only its own code: what it was given and what it makes, it gives back."""
         value = self.namespace.get(deferred.maker)
+        for made, _ in self.unnamed.get(deferred.maker, ()):
+            if type(value) is not FunctionType or value.__code__ not in made.codes:
+                return False  # another one, that the cell made and has let go since
         if is_partial(value, deferred.attributes):
             return True
         if deferred.attributes or type(value) is not FunctionType or value.__globals__ is not self.namespace:
@@ -196,8 +198,8 @@ class Walk:
         found = facts(code, "function")
         if not (found.returned and found.captures):
             return False
-        for inner in (value.__closure__, value.__defaults__, tuple((value.__kwdefaults__ or {}).values())):
-            self.queue.append((inner or (), settled, True))
+        for inner in (value.__closure__, value.__defaults__, value.__kwdefaults__):
+            self.queue.append((inner, settled, True))
         self.code(code, "function", settled, given_back=found.returned)
         return True
 
@@ -232,11 +234,15 @@ class Walk:
 
     def only_looks(self, deferred: Deferred) -> bool:
         """Whether decorators and base classes are known not to call what they are given."""
-        return deferred.simple and all(
-            (name in self.classes_made and name not in self.namespace)  # looked at where it was made
-            or is_harmless(name, deferred.attributes, self.namespace)
-            for name in deferred.names
-        )
+        if not deferred.simple:
+            return False
+        for name in deferred.names:
+            if len(self.unnamed.get(name, ())) > 1:
+                return False  # another one, that the cell made and has let go since
+            ours = name in self.classes_made and name not in self.namespace
+            if not (ours or is_harmless(name, deferred.attributes, self.namespace)):
+                return False
+        return True
 
     # Names.
 
@@ -505,10 +511,7 @@ class Walk:
             return self.generator(item, settled)
         if kind == WEAK:
             self.dynamic.add("weakref")
-            return ()
-        if kind == SHELL:
-            return ()
-        if kind == MODULE:
+        if kind in {WEAK, SHELL, MODULE}:
             return ()
         self.foreign_object(item)
         return referents(item)
@@ -594,8 +597,6 @@ class Walk:
 
     def hands_over(self, value: object) -> bool:
         """A method that gives its own object to others."""
-        return (
-            type(value) is FunctionType
-            and value.__globals__ is self.namespace
-            and facts(value.__code__, "function").hands_over
-        )
+        if type(value) is not FunctionType or value.__globals__ is not self.namespace:
+            return False
+        return facts(value.__code__, "function").hands_over

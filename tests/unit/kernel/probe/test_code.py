@@ -139,6 +139,21 @@ a = make()"""
         "make x",
         ["def make():\n    def inner():\n        return x\n    return inner"],
     ),
+    "a maker that is another one by the end": (
+        "def make():\n    x\n    return lambda: 1\na = make()\ndef make():\n    return lambda: 2",
+        "x",
+        [],
+    ),
+    "a base that is another one by the end": (
+        "class B:\n    def __init_subclass__(cls):\n        x\nclass C(B):\n    pass\nclass B:\n    pass",
+        "x",
+        [],
+    ),
+    "a base that is gone by the end": (
+        "class B:\n    def __init_subclass__(cls):\n        x\nclass C(B):\n    pass\ndel B",
+        "x",
+        [],
+    ),
     "a closure's maker reads": (
         "a = make()",
         "make y",
