@@ -14,6 +14,7 @@ from collections.abc import Iterable, Sequence
 from types import CodeType, FunctionType
 from typing import Any, Final
 
+from kernel_runtime.kernel.probe import reasons
 from kernel_runtime.kernel.probe.bytecode import Deferred, Facts, facts, kind_of
 from kernel_runtime.kernel.probe.instructions import NOTHING, Kind, Names
 from kernel_runtime.kernel.probe.kinds import (
@@ -39,23 +40,12 @@ from kernel_runtime.kernel.probe.kinds import (
 )
 from kernel_runtime.kernel.probe.magics import read_magic
 from kernel_runtime.kernel.probe.onlookers import is_harmless, is_partial
-from kernel_runtime.kernel.probe.reasons import (
-    ANY_ATTRIBUTE,
-    ANY_ATTRIBUTE_BUILTINS,
-    ASKS_BY_TEXT,
-    BIRTH,
-    BUILTINS_ASKED,
-    HARMLESS_MODULES,
-    IMPORTERS,
-    REASON_OF_ATTRIBUTE,
-    REASONS,
-)
 
 _MOST_VISITS: Final = 50_000
 _MOST_ELEMENTS: Final = 1_000_000
 _MANY: Final = 8
 _CLOSED: Final = frozenset({LEAF, OPAQUE})
-GENERATOR_FLAGS: Final = 0x20 | 0x80 | 0x200
+_GENERATORS: Final = 0x20 | 0x80 | 0x200
 _NEAR: Final = 2
 """the namespace found that many references inside a library's object is that object's to use"""
 
@@ -193,7 +183,7 @@ class Walk:
         if deferred.attributes or type(value) is not FunctionType or value.__globals__ is not self.namespace:
             return False
         code = value.__code__
-        if code.co_flags & GENERATOR_FLAGS:
+        if code.co_flags & _GENERATORS:
             return True  # nothing of it runs before its result is used
         found = facts(code, "function")
         if not (found.returned and found.captures):
@@ -264,7 +254,7 @@ class Walk:
             return
         self.used[name, bare] = settled if known is None else known & settled
         for deferred, then in self.unnamed.pop(name, ()):
-            self.release(deferred, then)
+            self.queue.append((deferred, then, True))
         if here:
             if name in self.namespace:
                 self.push(self.namespace[name], settled, escapes=bare, direct=True)
@@ -272,11 +262,11 @@ class Walk:
             self.builtin(name, facts)
 
     def builtin(self, name: str, facts: Facts | None) -> None:
-        if name in BUILTINS_ASKED and not (facts and name in facts.harmless):
-            self.dynamic.add(REASONS["builtins", name])
-        if name in ANY_ATTRIBUTE_BUILTINS:
+        if name in reasons.BUILTINS_ASKED and not (facts and name in facts.harmless):
+            self.dynamic.add(reasons.REASONS["builtins", name])
+        if name in reasons.ANY_ATTRIBUTE_BUILTINS:
             self.any_attributes()
-        if name in IMPORTERS:
+        if name in reasons.IMPORTERS:
             self.importer(facts)
         if name == "print":
             if facts is None or "file" in facts.words:
@@ -315,7 +305,7 @@ class Walk:
 
     def texts(self) -> None:
         """Names that a text asks for: `df.query("fare > @limit")`."""
-        if ASKS_BY_TEXT.isdisjoint(self.attributes):
+        if reasons.ASKS_BY_TEXT.isdisjoint(self.attributes):
             return
         words = set(self.words)
         for name in self.uses:
@@ -332,11 +322,11 @@ class Walk:
     def mention(self, found: Facts) -> None:
         self.attributes |= found.attributes
         self.words |= found.words
-        for name in found.attributes & REASON_OF_ATTRIBUTE.keys():
-            self.dynamic.add(REASON_OF_ATTRIBUTE[name])
-        if not ANY_ATTRIBUTE.isdisjoint(found.attributes):
+        for name in found.attributes & reasons.REASON_OF_ATTRIBUTE.keys():
+            self.dynamic.add(reasons.REASON_OF_ATTRIBUTE[name])
+        if not reasons.ANY_ATTRIBUTE.isdisjoint(found.attributes):
             self.any_attributes()
-        if not IMPORTERS.isdisjoint(found.attributes):
+        if not reasons.IMPORTERS.isdisjoint(found.attributes):
             self.importer(found)
         if found.delegates:
             self.name_attributes(("send", "throw", "close"))
@@ -354,8 +344,8 @@ class Walk:
         if not self.any_attribute:
             self.any_attribute = True
             self.name_attributes(list(self.waiting))
-            for word in self.words & REASON_OF_ATTRIBUTE.keys():
-                self.dynamic.add(REASON_OF_ATTRIBUTE[word])
+            for word in self.words & reasons.REASON_OF_ATTRIBUTE.keys():
+                self.dynamic.add(reasons.REASON_OF_ATTRIBUTE[word])
 
     # Objects.
 
@@ -438,8 +428,8 @@ class Walk:
         if value is None:
             return
         module = held.get("__name__")
-        if type(module) is str and (module, name) in REASONS:
-            self.dynamic.add(REASONS[module, name])
+        if type(module) is str and (module, name) in reasons.REASONS:
+            self.dynamic.add(reasons.REASONS[module, name])
         kind = self.kind(type(value))
         if kind == MODULE:
             self.direct(value, kind, settled)
@@ -519,10 +509,10 @@ class Walk:
     def foreign_object(self, item: Any) -> None:
         if type(item) is type(len):  # a function in C, or a method of an object's
             module = item.__module__
-            reason = REASONS.get((module, item.__name__)) if type(module) is str else None
+            reason = reasons.REASONS.get((module, item.__name__)) if type(module) is str else None
             if reason:
                 self.dynamic.add(reason)
-            elif item.__name__ in ANY_ATTRIBUTE_BUILTINS:
+            elif item.__name__ in reasons.ANY_ATTRIBUTE_BUILTINS:
                 self.any_attributes()
 
     def generator(self, item: Any, settled: Names) -> list[object]:
@@ -548,9 +538,9 @@ class Walk:
             self.nested(code, settled)
             return inner
         module = item.__module__
-        if module not in HARMLESS_MODULES:
+        if module not in reasons.HARMLESS_MODULES:
             self.foreign = True
-        reason = REASONS.get((module, item.__name__)) if type(module) is str else None
+        reason = reasons.REASONS.get((module, item.__name__)) if type(module) is str else None
         if reason:
             self.dynamic.add(reason)
         return inner
@@ -582,7 +572,7 @@ class Walk:
             for name, value in list(class_dict(base).items()):
                 if self.kind(type(value)) == LEAF:
                     continue
-                if instance and name in BIRTH:
+                if instance and name in reasons.BIRTH:
                     self.waiting.setdefault("__class__", []).append((value, settled))
                     if "__class__" in self.mentioned or self.any_attribute:
                         self.queue.append((value, settled, True))

@@ -651,6 +651,15 @@ def test_a_heap_without_end_is_bounded():
     assert found.dynamic == ("objects",)
 
 
+def test_a_long_chain_of_functions_is_followed():
+    chain = "def f0():\n    return x\n" + "".join(
+        f"def f{n}():\n    return f{n - 1}()\n" for n in range(1, 600)
+    )
+    assert analyse(compiled(chain + "f599()"), namespace_of()).reads >= {"x"}
+    assert analyse(compiled("f599()"), namespace_of(chain)).reads >= {"x", "f0", "f300"}
+    assert analyse(compiled(chain + "f599()"), namespace_of()).dynamic == ()
+
+
 def test_cycles_end():
     namespace = namespace_of(
         "l = []\nl.append(l)\nd = {}\nd[1] = d\ndef f():\n    return g()\ndef g():\n    return f()"
