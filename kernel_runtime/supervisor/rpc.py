@@ -22,7 +22,7 @@ from kernel_runtime.model.truth import Report
 from kernel_runtime.supervisor.reactor import Timer
 from kernel_runtime.supervisor.recorder import KRT_MSG, sayable
 from kernel_runtime.supervisor.shell import Token
-from kernel_runtime.supervisor.survey import Survey
+from kernel_runtime.supervisor.survey import Survey, when_observed
 from kernel_runtime.version import __version__
 from kernel_runtime.wire import BadMessage, Message
 
@@ -158,6 +158,10 @@ class Rpc:
         lost = shell.state.has_lost(principal)
         self._s.keeper.look()
         shell.apply(m.Attached(principal=principal))
+        when_observed(self._s, lambda: self._attached(principal, token, lost=lost))
+
+    def _attached(self, principal: str, token: Token, *, lost: bool) -> None:
+        shell = self._s.shell
         state = shell.state
         report = self._s.reporter.brief(state)
         record = self._s.keeper.record

@@ -45,30 +45,21 @@ class Survey:
 
     def begin(self) -> None:
         self._s.keeper.look()
-        self._s.pump.read()
         self._s.claims.rows(check=True, on_done=lambda rows: self._have("claims", rows), budget=CLAIMS_WITHIN)
         state = self._s.shell.state
         if state.running is not None and state.kernel == "up":
             self._s.world.activity.describe(lambda found: self._have("activity", found))
         else:
             self._have("activity", None)
-        self._observed(int(OBSERVED_WITHIN / _AGAIN))
+        when_observed(self._s, self._ask)
 
-    def _observed(self, patience: int) -> None:
-        """Go on when the probe has told of the last execution, or will not."""
-        pump = self._s.pump
-        if pump.is_observed or not patience or self._s.shell.state.kernel != "up":
-            within = {"seconds": _SNAPSHOT}
-            self._s.questions.ask(
-                "snapshot", within, lambda found: self._have("snapshot", found), SNAPSHOT_WITHIN
-            )
-            return
-
-        def again() -> None:
-            pump.read()
-            self._observed(patience - 1)
-
-        self._s.reactor.after(_AGAIN, again)
+    def _ask(self) -> None:
+        self._s.questions.ask(
+            "snapshot",
+            {"seconds": _SNAPSHOT},
+            lambda found: self._have("snapshot", found),
+            SNAPSHOT_WITHIN,
+        )
 
     def _have(self, part: str, found: Any) -> None:
         self._parts[part] = found
@@ -89,3 +80,27 @@ class Survey:
         if self._parts["activity"] is not None and state.running is not None:
             why = {**why, "activity": self._parts["activity"]}
         return replace(report, resources=self._s.world.resources(), claims=self._parts["claims"], why=why)
+
+
+def when_observed(supervisor: Supervisor, then: Callable[[], None]) -> None:
+    """Call `then` when the probe has told of the last execution, or after `OBSERVED_WITHIN` seconds.
+
+    At once if it has, which is so but for the first milliseconds after an execution.
+    """
+    pump = supervisor.pump
+    pump.read()
+    looks = int(OBSERVED_WITHIN / _AGAIN)
+
+    def look() -> None:
+        nonlocal looks
+        looks -= 1
+        if pump.is_observed or looks < 0 or supervisor.shell.state.kernel != "up":
+            then()
+            return
+        supervisor.reactor.after(_AGAIN, again)
+
+    def again() -> None:
+        pump.read()
+        look()
+
+    look()

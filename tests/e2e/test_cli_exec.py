@@ -118,12 +118,19 @@ def test_detach_and_wait(alice: str) -> None:
     assert krt_json("wait", alice, "0000000000", exit_code=3)["error"]["type"] == "NoSuchExecution"
 
 
-def test_the_time_is_up_and_it_goes_on(alice: str) -> None:
-    late = krt("exec", alice, "import time; time.sleep(1.5); 'end'", "--timeout", "0.5")
+def until(go: Path, value: str) -> str:
+    """A cell that runs until that file is there."""
+    return f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n{value!r}"
+
+
+def test_the_time_is_up_and_it_goes_on(alice: str, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    late = krt("exec", alice, until(go, "end"), "--timeout", "0.5")
     assert late.returncode == 6
     assert "krt wait alice" in late.stderr
     document = krt_json("wait", alice, "--timeout", "0", exit_code=6)
     assert document["status"] == "running"
+    go.touch()
     assert krt("wait", alice).stdout == "'end'\n"
 
 
@@ -229,9 +236,12 @@ def test_ctrl_c_interrupts_the_cell(alice: str) -> None:
     assert krt("exec", alice, "'alive'").stdout == "'alive'\n"
 
 
-def test_ctrl_c_while_queued_takes_it_back_and_leaves_the_one_that_runs_alone(alice: str) -> None:
+def test_ctrl_c_while_queued_takes_it_back_and_leaves_the_one_that_runs_alone(
+    alice: str, tmp_path: Path
+) -> None:
     """Right: the queued one is `aborted` at once (it never started); somebody else's goes on."""
-    first = krt("exec", alice, "import time; time.sleep(2.5); 'first'", "--detach").stdout.strip()
+    go = tmp_path / "go"
+    first = krt("exec", alice, until(go, "first"), "--detach").stdout.strip()
     eventually(lambda: running(alice) == first, what="the first runs")
     second = start("exec", alice, "'second'")
     assert second.stderr is not None
@@ -240,6 +250,7 @@ def test_ctrl_c_while_queued_takes_it_back_and_leaves_the_one_that_runs_alone(al
     second.communicate(timeout=30)
     assert second.returncode == 5
     assert running(alice) == first
+    go.touch()
     assert krt("wait", alice, first).stdout == "'first'\n"
 
 
@@ -256,11 +267,12 @@ def test_a_reader_that_leaves_is_a_detach(alice: str) -> None:
 def test_d16_a_supervisor_killed_in_mid_cell_is_not_noticed(alice: str) -> None:
     runner = start("exec", alice, "import time\nfor i in range(40): print(i, flush=True); time.sleep(0.05)")
     assert runner.stdout is not None
-    runner.stdout.readline()
+    said = runner.stdout.readline()
     (row,) = krt_json("ls")
     os.kill(row["supervisor_pid"], signal.SIGKILL)
-    out, err = runner.communicate(timeout=60)
-    assert (runner.returncode, out, err) == (0, "".join(f"{i}\n" for i in range(1, 40)), "")
+    said += runner.stdout.read()  # communicate() would leave out what readline read ahead
+    err = runner.communicate(timeout=60)[1]
+    assert (runner.returncode, said, err) == (0, "".join(f"{i}\n" for i in range(40)), "")
     (after,) = krt_json("ls")
     assert after["kernel_pid"] == row["kernel_pid"]
     assert after["supervisor_pid"] != row["supervisor_pid"]
