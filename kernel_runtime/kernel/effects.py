@@ -100,6 +100,7 @@ class Effects:
         self._own: tuple[str, ...] = ()
         self._main = main_thread().ident
         self._begun = False
+        self._without_tables = ""
         self._tables = Tables()
 
     def install(self, own: Iterable[str] = ()) -> None:
@@ -125,8 +126,12 @@ class Effects:
             self._begun = True
             self._records.clear()  # the kernel's own start
         self._records[execution] = _Record()
-        self._tables.before()
         self._key = execution
+        self._without_tables = ""
+        try:
+            self._tables.before()
+        except OSError as error:  # no /proc, or no descriptor left to read it with
+            self._without_tables = f"tables: {error.strerror}"
 
     def end(self) -> tuple[list[dict[str, Any]], list[str]]:
         """What the execution that began last did, and why there may be more."""
@@ -134,12 +139,16 @@ class Effects:
         record = self._records.get(key)
         if key is None or record is None:
             return [], []
-        try:
-            found, times, unseen = record.drain()
-            undone = self._tables.undone(found, times)
-            more, signs = self._tables.after(found)
-        except OSError as error:  # no /proc, or no descriptor to read it with
-            undone, more, signs = set(), [], [f"tables: {error.strerror}"]
+        found, times, unseen = record.drain()
+        undone: set[Effect] = set()
+        more: list[Effect] = []
+        signs = [self._without_tables] if self._without_tables else []
+        if not signs:
+            try:
+                undone = self._tables.undone(found, times)
+                more, signs = self._tables.after(found)
+            except OSError as error:
+                signs = [f"tables: {error.strerror}"]
         kept = ((effect, count) for effect, count in zip(found, times, strict=True) if effect not in undone)
         effects = [*(_told(effect, count) for effect, count in kept), *(_told(effect, 1) for effect in more)]
         return effects, [*unseen, *signs]

@@ -102,7 +102,7 @@ class Tables:
             found.append(("cwd", "found", (("path", cwd),)))
         if "process" not in kinds and (pids := _pread(self._children)) != self._pids:
             known = self._pids.split()
-            found += [_child(int(pid)) for pid in pids.split() if pid not in known]
+            found += [_child(int(pid)) for pid in pids.split() if pid not in known and pid.isdigit()]
         found += [file.changed() for file in self._files.values() if file.differs()]
         signs += [connection.why for connection in self._connections.values() if connection.differs()]
         self._compare_descriptors(found, kinds)
@@ -115,7 +115,8 @@ class Tables:
 
     def _start(self) -> None:
         """What is open now is the kernel's own."""
-        self._io = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
+        if self._io < 0:
+            self._io = os.open("/proc/self/io", os.O_RDONLY | os.O_CLOEXEC)
         main = threading.main_thread().native_id
         try:
             self._children = os.open(f"/proc/self/task/{main}/children", os.O_RDONLY | os.O_CLOEXEC)
@@ -292,7 +293,9 @@ def _pread(fd: int) -> bytes:
 def _counted(io: bytes) -> tuple[int, int]:
     """Bytes written and calls that wrote, by this process and the children it has waited for."""
     words = io.split(None, 8)
-    return (int(words[3]), int(words[7])) if len(words) > 8 else (0, 0)
+    if len(words) < 9 or words[2] != b"wchar:":  # a cell closed our descriptor, and has its own there now
+        return 0, 0
+    return int(words[3]), int(words[7])
 
 
 def _link(fd: int) -> str:

@@ -18,6 +18,7 @@ import os
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import Iterable
 from types import BuiltinMethodType, CoroutineType, FunctionType, MethodType
 from typing import Any
@@ -70,10 +71,10 @@ def volatile(own_threads: Iterable[threading.Thread] = ()) -> list[str]:
     found = [f"thread {name}" for name, _ in user_threads(own_threads)]
     if _thread._count() - len(_active) + _native() > _unlisted[0]:  # noqa: SLF001
         found.append("thread started without threading")
-    found += [f"task {name}" for name, _ in user_tasks()]
     loop = asyncio._get_running_loop()  # noqa: SLF001
     if loop is not None and loop not in _loops:
         _loops[:] = [loop]
+    found += [f"task {name}" for name, _ in user_tasks()]
     found += [f"callback {name}" for name in user_callbacks()]
     found += [f"timer {name}" for which, name in _TIMERS if signal.getitimer(which)[0]]
     return found[:_MAX]
@@ -194,6 +195,9 @@ def _waiting_places(pool: Any) -> frozenset[tuple[Any, int]]:
 
 
 def _task_references() -> list[Any]:
+    """Functions that give a task, or None when it is gone by now."""
+    if sys.version_info >= (3, 14):  # tasks are no longer in a set that can be copied in one step
+        return [weakref.ref(task) for loop in _loops for task in asyncio.all_tasks(loop)]
     tasks = asyncio.tasks
     for name in ("_all_tasks", "_scheduled_tasks"):
         if (data := getattr(getattr(tasks, name, None), "data", None)) is not None:

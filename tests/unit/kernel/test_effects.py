@@ -7,6 +7,7 @@ from __future__ import annotations
 import ctypes
 import os
 import pickle
+import resource
 import shutil
 import signal
 import socket
@@ -26,6 +27,7 @@ from kernel_runtime.kernel import audited, effects
 from kernel_runtime.kernel.attribution import NOBODY, Parent, current
 from kernel_runtime.kernel.audited import EVENTS
 from kernel_runtime.kernel.effects import MAX_EFFECTS, Effects, declared_by, verdict
+from tests.support import eventually
 
 Seen = list[dict[str, Any]]
 
@@ -446,6 +448,7 @@ def test_a_child_that_the_hook_did_not_see_is_found(cells: Cells):
     def cell():
         effects._notes.clear()
         started.append(subprocess.Popen(["sleep", "61"]))
+        eventually(Path(f"/proc/{started[0].pid}/cmdline").read_bytes)
         effects._notes.update(hidden)
 
     found, _ = cells.run(cell)
@@ -627,6 +630,45 @@ def test_the_working_directory_may_be_gone(cells: Cells, tmp_path: Path, monkeyp
 
     found, _ = cells.run(cell)
     assert found == [{"kind": "file", "how": "write", "path": "x"}]
+
+
+def test_no_descriptor_left_to_look_with(cells: Cells, tmp_path: Path):
+    held: list[int] = []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+
+    def cell():
+        resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 5, limits[1]))
+        with pytest.raises(OSError, match="Too many"):
+            held.extend(os.open(tmp_path, os.O_RDONLY) for _ in range(100))
+
+    try:
+        first, second = cells.run(cell), cells.run(lambda: None)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+        for fd in held:
+            os.close(fd)
+    assert first == (
+        [{"kind": "limit", "how": "setrlimit", "resource": str(resource.RLIMIT_NOFILE)}],
+        ["tables: Too many open files"],
+    )
+    assert second == ([], ["tables: Too many open files"])
+    assert cells.run(lambda: None) == ([], [])
+
+
+def test_a_cell_that_closes_the_descriptors_we_look_with(cells: Cells, tmp_path: Path):
+    ours = [cells.effects._tables._io, cells.effects._tables._children]
+
+    def cell():
+        for fd in ours:
+            os.close(fd)
+            os.open(tmp_path, os.O_RDONLY)
+
+    cells.run(cell)
+    for fd in ours:
+        os.close(fd)
+    found, unseen = cells.run(lambda: None)
+    assert found == []
+    assert unseen == ["tables: Bad file descriptor"]
 
 
 def test_a_long_command_line_is_cut(cells: Cells):
