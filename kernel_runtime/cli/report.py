@@ -103,6 +103,8 @@ _STYLES = {
     "partial": "yellow",
     "edited": "yellow",
     "stale": "yellow",
+    "drifted": "yellow",
+    "unreadable": "dim",
     "blocked": "yellow",
     "not-run": "dim",
     "stopped": "dim",
@@ -141,6 +143,15 @@ def _evidence(cell: dict[str, Any]) -> str:
         parts.append(str(status))
     if was := evidence.get("was"):
         parts.append(f"was {was}; the notebook's source differs")
+    for name, change in (evidence.get("changed") or {}).items():
+        by = change.get("by")
+        parts.append(f"{name} was changed " + (f"by {by[:8]}" if by else "outside any execution"))
+    for name, by in (evidence.get("superseded_by") or {}).items():
+        parts.append(f"{name} bound again" + (f" by {by[:8]}" if by else ""))
+    if evidence.get("drifted"):
+        parts.append("drifted: " + ", ".join(evidence["drifted"]))
+    if evidence.get("dynamic"):
+        parts.append("cannot be followed: " + ", ".join(evidence["dynamic"]))
     if reason := evidence.get("reason"):
         parts.append(str(reason))
     return "; ".join(parts)

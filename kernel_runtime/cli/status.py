@@ -8,6 +8,8 @@ from kernel_runtime.cli import frame, report
 from kernel_runtime.client import blocking
 from kernel_runtime.client.brief import shown
 from kernel_runtime.client.status import Status
+from kernel_runtime.client.world import activity_line
+from kernel_runtime.model.truth import NAME_TRUTHS
 
 _ROWS = 20
 
@@ -41,6 +43,8 @@ def _show(name: str, status: Status, *, show_all: bool) -> None:
         why = ", ".join(f"{key} {value}" for key, value in status.why.items() if isinstance(value, str | int))
     state = f"{status.state} ({why})" if why else status.state
     print(report.clean(f"session {name}: incarnation {status.incarnation}, {state}"))
+    if activity := status.why.get("activity"):
+        print(report.clean(f"doing: {activity_line(activity)}"))
     print(report.count_line(status.counts))
     if "names" in status.why:
         print(report.clean(f"truth of names: {status.why['names']}"))
@@ -51,5 +55,24 @@ def _show(name: str, status: Status, *, show_all: bool) -> None:
     total = sum(status.counts.values())
     if total > len(rows):
         print(f"… and {total - len(rows):,} more of {total:,} cells (--all lists them)")
+    _show_names(status, show_all=show_all)
+    for claim in status.claims:
+        if claim["truth"] != "true":
+            print(report.clean(f"claim {claim['claim_id']} is {claim['truth']}: {claim['text']}"))
     for step in [step for step in status.plan if step.action in ("restart", "wait") and step.target == name]:
         print(report.clean(f"next: {step.action} {step.target}: {step.reason}"))
+
+
+def _show_names(status: Status, *, show_all: bool) -> None:
+    names = [row for row in status.json()["names"] if show_all or row["truth"] != "live"]
+    if counts := status.report.name_counts:
+        told = ", ".join(f"{counts[truth]:,} {truth}" for truth in NAME_TRUTHS if counts.get(truth))
+        print(f"names: {told or 'none'}")
+    if names:
+        rows = [
+            (row["truth"], row["name"], row["type"], row["bytes"], ", ".join(row["shares_with"]))
+            for row in names[: len(names) if show_all else _ROWS]
+        ]
+        report.table(("truth", "name", "type", "bytes", "shares with"), rows, flexible="shares with")
+    if not show_all and len(names) > _ROWS:
+        print(f"… and {len(names) - _ROWS:,} more names (--all lists them)")

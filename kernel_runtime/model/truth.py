@@ -61,10 +61,11 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @property
     def all_live(self) -> bool:
-        """Nothing is known to be amiss. A name that cannot be compared is not amiss."""
+        """Nothing is known to be amiss; what cannot be compared or was not checked is not amiss."""
         cells = all(n == 0 for truth, n in self.counts.items() if truth not in _FINE)
         names = all(n == 0 for truth, n in self.name_counts.items() if truth not in _FINE_NAMES)
-        return cells and names and self.state not in ("dead", "unresponsive")
+        claims = all(claim.get("truth") != "false" for claim in self.claims)
+        return cells and names and claims and self.state not in ("dead", "unresponsive")
 
 
 _FINE = ("live", "superseded", "restored", "recomputed")
