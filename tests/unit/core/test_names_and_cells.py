@@ -234,6 +234,17 @@ def test_what_an_execution_did_unseen_makes_the_earlier_uncertain(s: Session):
     assert s.cell("a")[1]["unseen_before"] == 11
 
 
+def test_two_that_are_not_told_of_need_not_be_waited_for(s: Session):
+    s.runs("a", x="bound d:1")
+    s.runs("b", observed=False)
+    s.runs("c", observed=False)
+    assert s.cell("a")[1].get("unseen_before") is None
+    s.say(queued("r", cell_id="d"), started("r"))
+    truth, evidence = s.cell("a", state="busy", running="r")
+    assert (truth, evidence["unseen_before"]) == ("unknown", 12)
+    assert s.folded().heap.heaps[1].awaited == ["x7", "r"]
+
+
 def test_an_execution_that_never_ran_is_not_waited_for(s: Session):
     s.runs("a", x="bound d:1")
     s.runs("b", outcome="aborted", observed=False)
