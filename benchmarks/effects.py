@@ -124,7 +124,7 @@ def run(*, quick: bool = False) -> list[Result]:
             Path(file).write_text("x" * 100)
         with_hook, without = _Process(files, hook=True), _Process(files, hook=False)
         pairs = []
-        for turn in range(6 if quick else 200):
+        for turn in range(6 if quick else 100):
             first, second = (with_hook, without) if turn % 2 else (without, with_hook)
             times = {first: first.cell()}
             times[second] = second.cell()
