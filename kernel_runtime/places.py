@@ -9,6 +9,7 @@
                           /supervisor.log    bounded
                           /reserve           space for what must be recorded on a full disk
                           /outbox-N/         the kernel's messages of incarnation N
+                          /processes/        managed processes: ID.json, ID.log, ID.status, ID.screen
                           /kernel-N.log      what the kernel's own fd 1 and 2 said
                           /kernel-N.tty      the end of what its terminal showed
                           /kernel-N.status   how it ended, until the journal has it

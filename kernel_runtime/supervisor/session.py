@@ -163,7 +163,7 @@ class Supervisor:
         self.terminals = Terminals(self)
         self.world = World(self)
         self.world.managed = self.terminals.rows
-        self.world.helpers.append(self.terminals.holders)
+        self.world.helpers.append(self.terminals.machinery)
         self.claims = Claims(self)
         self.handoffs = Handoffs(self)
         self.jupyter = JupyterDoor(self)

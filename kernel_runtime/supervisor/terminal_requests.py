@@ -17,8 +17,9 @@ from kernel_runtime.supervisor.shell import Token
 from kernel_runtime.wire import Message
 
 if TYPE_CHECKING:
+    from kernel_runtime.supervisor.managed import Managed
     from kernel_runtime.supervisor.session import Supervisor
-    from kernel_runtime.supervisor.terminals import Managed, Terminals
+    from kernel_runtime.supervisor.terminals import Terminals
 
 TAIL_MAX = 1 << 20
 """bytes of a log in one answer"""

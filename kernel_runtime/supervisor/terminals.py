@@ -13,27 +13,31 @@ from __future__ import annotations
 import logging
 import os
 import re
-import shutil
 import signal
-import socket
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
-from msgspec import Struct
 
 from kernel_runtime import places, process
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.masking import mask_argv
-from kernel_runtime.errors import EnvironmentFault, KernelRuntimeError, NoSuchProcess, SpawnFailed
+from kernel_runtime.errors import (
+    EnvironmentFault,
+    KernelRuntimeError,
+    NoSuchProcess,
+    SessionBusy,
+    SpawnFailed,
+)
 from kernel_runtime.model.entry import Draft
 from kernel_runtime.model.facts import ProcessEnded, ProcessSpawned
 from kernel_runtime.supervisor import bounds as bounds_module
 from kernel_runtime.supervisor import holder_line, launch, terminal_requests
 from kernel_runtime.supervisor.holder_line import HolderLine
-from kernel_runtime.supervisor.reactor import Reactor, Timer
+from kernel_runtime.supervisor.managed import HolderRecord, Managed, Start, program
+from kernel_runtime.supervisor.reactor import Timer
 from kernel_runtime.supervisor.shell import RETRY, Token
+from kernel_runtime.supervisor.world import procfs
 from kernel_runtime.testing.failpoints import reach
 
 if TYPE_CHECKING:
@@ -41,8 +45,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("kernel_runtime.supervisor")
 
-START_TIMEOUT = 20.0
-"""seconds until a holder that has not said whether its command runs has failed"""
 STATUS_WITHIN = 2.0
 """seconds that a holder has to write down how its command ended"""
 _LOOK = 0.05
@@ -51,44 +53,6 @@ MOST_ENDED = 50
 _NUMBERED = re.compile(r"([pt])([1-9][0-9]*)")
 _HOLDER_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "KRT_HOME", "KRT_RUNTIME_DIR")
 _ENTRIES = 1000
-
-
-class HolderRecord(Struct, frozen=True, kw_only=True):
-    """ID.json, as the holder wrote it once its command ran."""
-
-    process_id: str
-    pid: int
-    start_time: int
-    boot_id: str
-    holder: process.ProcessId
-    argv: list[str]
-    cwd: str
-    interactive: bool
-    principal: str
-    started_at: int
-
-    @property
-    def command(self) -> process.ProcessId:
-        return process.ProcessId(self.pid, self.start_time, self.boot_id)
-
-
-class Managed:
-    """One process of the session, alive or not."""
-
-    def __init__(self, fact: ProcessSpawned, principal: str, started_at: int) -> None:
-        self.fact = fact
-        self.principal = principal
-        self.started_at = started_at
-        self.holder: process.ProcessId | None = None
-        self.line: HolderLine | None = None
-        self.ended: ProcessEnded | None = None
-        self.ended_at: int | None = None
-        self.signalled: dict[str, Any] = {}
-        """who sent it a signal last, through us"""
-
-    @property
-    def command(self) -> process.ProcessId:
-        return process.ProcessId(self.fact.pid, self.fact.start_time, self.fact.boot_id)
 
 
 class Terminals:
@@ -101,7 +65,8 @@ class Terminals:
         self._bounds = bounds_module.load(supervisor.directory, places.home())
         self._known: dict[str, Managed] = {}
         self._numbers = {"p": 0, "t": 0}
-        self._starting: set[str] = set()
+        self._starting: dict[str, int] = {}
+        """holders that have not yet said whether their command runs: `process_id → pid`"""
         self._adopted = False
         self._waiters: list[tuple[str, Token, Timer]] = []
         supervisor.rpc.register(terminal_requests.operations(self, supervisor))
@@ -118,7 +83,14 @@ class Terminals:
 
     def holders(self) -> list[int]:
         """pids of the living holders."""
-        return [who.pid for who in self._living_holders()]
+        return [*(who.pid for who in self._living_holders()), *self._starting.values()]
+
+    def machinery(self) -> list[int]:
+        """pids that are nobody's resource: the holders, and what one has forked and not yet told of."""
+        return [
+            *self.holders(),
+            *(child for pid in self._starting.values() for child in procfs.children(pid)),
+        ]
 
     def find(self, process_id: str) -> Managed:
         """The process of that name.
@@ -368,16 +340,14 @@ class Terminals:
             )
         env: dict[str, str] = {k: v for k, v in os.environ.items() if k not in launch.NOT_THE_SESSIONS}
         env |= {"TERM": "xterm-256color", **environment}
-        program = _program(argv[0], cwd, env.get("PATH"), name)
+        found = program(argv[0], cwd, env.get("PATH"), name)
         process_id = process_id or self._next(interactive=interactive)
         env |= {launch.MARK: self._s.identity.session_id, "KRT_PROCESS": process_id}
-        for path in (self.directory, self.sockets):
-            path.mkdir(mode=0o700, exist_ok=True)
         config = {
             "process_id": process_id,
             "directory": str(self.directory),
             "sockets": str(self.sockets),
-            "argv": [program, *argv[1:]],
+            "argv": [found, *argv[1:]],
             "shown": mask_argv(argv),
             "cwd": cwd,
             "env": env,
@@ -392,11 +362,14 @@ class Terminals:
         around = {k: v for k in _HOLDER_ENVIRONMENT if (v := env.get(k)) is not None}
         around |= {launch.MARK: self._s.identity.session_id, "KRT_HOLDER": process_id}
         try:
+            for path in (self.directory, self.sockets):
+                path.mkdir(mode=0o700, exist_ok=True)
             sock, pid = holder_line.start(config, around)
         except OSError as error:
-            raise SpawnFailed(f"session {name}: no process is to be had: {error}", session=name) from error
-        self._starting.add(process_id)
-        _Start(self, self._s.reactor, sock, process_id=process_id, pid=pid, token=token)
+            raise SpawnFailed(f"session {name}: no process can be started: {error}", session=name) from error
+        chosen = process_id
+        self._starting[chosen] = pid
+        Start(self._s.reactor, sock, pid, lambda answer, line: self.started(chosen, answer, line, token))
 
     def _next(self, *, interactive: bool) -> str:
         prefix = "t" if interactive else "p"
@@ -407,10 +380,13 @@ class Terminals:
         self, process_id: str, answer: Mapping[str, Any] | None, line: HolderLine, token: Token
     ) -> None:
         """The holder said whether the command runs."""
-        self._starting.discard(process_id)
+        self._starting.pop(process_id, None)
         name = self._s.identity.name
         if answer is None or not answer.get("ok"):
             line.close()
+            if self._s.ending.stopping:
+                token.refuse(SessionBusy(f"session {name} is being stopped", session=name))
+                return
             why = (answer or {}).get("error") or "its holder ended without a word"
             token.refuse(
                 SpawnFailed(
@@ -435,6 +411,8 @@ class Terminals:
             return
         one.holder = record.holder
         self._listen(one, line)
+        if self._s.ending.stopping:
+            line.ask("end", lambda _: None)
         token.respond({"process_id": process_id, "pid": record.pid, "socket": self._socket(process_id)})
 
     def _spawned(self, record: HolderRecord) -> Managed:
@@ -484,7 +462,7 @@ class Terminals:
 
     def ending(self) -> bool:
         """Whether one of them has still to say how it ended."""
-        return any(one.ended is None for one in self._known.values()) or bool(self._living_holders())
+        return any(one.ended is None for one in self._known.values()) or bool(self.holders())
 
     def close_books(self) -> None:
         """Write down what is known of those whose end nobody told of."""
@@ -510,58 +488,3 @@ class Terminals:
     def _living_holders(self) -> list[process.ProcessId]:
         holders = [one.holder for one in self._known.values() if one.holder is not None]
         return [who for who in holders if process.is_alive(who)]
-
-
-class _Start:
-    """A holder that has not yet said whether its command runs."""
-
-    def __init__(
-        self,
-        terminals: Terminals,
-        reactor: Reactor,
-        sock: socket.socket,
-        *,
-        process_id: str,
-        pid: int,
-        token: Token,
-    ) -> None:
-        self._terminals = terminals
-        self._process_id = process_id
-        self._token = token
-        self._who = process.identify(pid)
-        self._timer = reactor.after(START_TIMEOUT, self._too_slow)
-        self._line = HolderLine(reactor, sock)
-        self._line.on_event = self._done
-        self._line.on_broken = lambda: self._done(None)
-
-    def _too_slow(self) -> None:
-        if self._who is not None:
-            process.signal_process(self._who, signal.SIGKILL)
-        self._done({"ok": False, "error": f"its holder did not answer within {START_TIMEOUT:g} s"})
-
-    def _done(self, answer: Mapping[str, Any] | None) -> None:
-        self._timer.cancel()
-        self._terminals.started(self._process_id, answer, self._line, self._token)
-
-
-def _program(name: str, cwd: str, path: str | None, session: str) -> str:
-    """The file that will be run; whatever is wrong is said before anything is started.
-
-    Raises:
-        SpawnFailed: no such program, or no such directory.
-    """
-    if not Path(cwd).is_dir():
-        raise SpawnFailed(
-            f"session {session}: {cwd} is no directory", hint="--cwd takes one that is there", session=session
-        )
-    wanted = os.path.join(cwd, name) if os.sep in name else name
-    found = shutil.which(wanted, path=path)
-    if found is None:
-        there = Path(wanted).exists()
-        raise SpawnFailed(
-            f"session {session}: {name}: {'it cannot be executed' if there else 'no such program'}",
-            hint="a pipe or `&&` needs a shell: -- sh -c '…'" if not there else f"chmod +x {wanted}?",
-            session=session,
-            program=name,
-        )
-    return str(Path(cwd, found).absolute())
