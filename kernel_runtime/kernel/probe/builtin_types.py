@@ -1,3 +1,6 @@
+# ruff: noqa: ARG001
+# mypy: disable-error-code="import-not-found,attr-defined,unused-ignore"
+# Handlers share one signature, and some types live in modules that are C alone.
 """How the types of Python and its standard library are written into a digest.
 
 Each function here gets an exact instance of its types (or the builtin part of an instance of a
@@ -12,7 +15,7 @@ import _random
 import array
 import collections
 import collections.abc
-import datetime
+import datetime as dt
 import decimal
 import functools
 import gc
@@ -29,7 +32,7 @@ from typing import Any
 import xxhash
 
 from kernel_runtime.kernel.probe import layout as lay
-from kernel_runtime.kernel.probe.encoder import SOLIDS, Encoder, Unreadable, handles
+from kernel_runtime.kernel.probe.encoder import ATOMS, SOLIDS, Encoder, Unreadable, handles
 
 _CODES_MAX = 20_000
 _codes: dict[int, tuple[Any, bytes]] = {}
@@ -37,7 +40,14 @@ _codes: dict[int, tuple[Any, bytes]] = {}
 
 # What a class's dict holds besides what its author wrote.
 _CLASS_EXTRAS = frozenset(
-    ("__dict__", "__weakref__", "__slotnames__", "__firstlineno__", "__static_attributes__", "__annotations_cache__")
+    (
+        "__dict__",
+        "__weakref__",
+        "__slotnames__",
+        "__firstlineno__",
+        "__static_attributes__",
+        "__annotations_cache__",
+    )
 )
 
 
@@ -129,7 +139,7 @@ def _deque(enc: Encoder, obj: collections.deque[Any]) -> None:
 
 
 def _deque_part(enc: Encoder, obj: collections.deque[Any]) -> None:
-    enc.mark(b"dq", collections.deque.maxlen.__get__(obj))  # type: ignore[attr-defined]
+    enc.mark(b"dq", collections.deque.maxlen.__get__(obj))
     enc.put_items(b"l", [*collections.deque.__iter__(obj)])
 
 
@@ -221,7 +231,7 @@ _SOLID_HANDLERS: dict[type, Any] = {
     collections.OrderedDict: _ordered_part,
     collections.defaultdict: _defaultdict_part,
     BaseException: _exception,
-    _random.Random: lambda enc, obj: enc.put(_random.Random.getstate(obj)),  # type: ignore[arg-type]
+    _random.Random: lambda enc, obj: enc.put(_random.Random.getstate(obj)),
     types.SimpleNamespace: _nothing,
 }
 
@@ -241,21 +251,21 @@ def _range(enc: Encoder, obj: Any) -> None:
         enc.put(part)
 
 
-@handles(datetime.date, datetime.datetime, datetime.time)
+@handles(dt.date, dt.datetime, dt.time)
 def _moment(enc: Encoder, obj: Any) -> None:
     enc.mark(b"dt", type(obj).__name__)
     enc.put(obj.__reduce_ex__(4)[1])
 
 
-@handles(datetime.timedelta)
-def _timedelta(enc: Encoder, obj: datetime.timedelta) -> None:
+@handles(dt.timedelta)
+def _timedelta(enc: Encoder, obj: dt.timedelta) -> None:
     enc.mark(b"td", obj.days, obj.seconds, obj.microseconds)
 
 
-@handles(datetime.timezone)
-def _timezone(enc: Encoder, obj: datetime.timezone) -> None:
+@handles(dt.timezone)
+def _timezone(enc: Encoder, obj: dt.timezone) -> None:
     enc.mark(b"tz")
-    enc.put(obj.__getinitargs__())  # type: ignore[attr-defined]
+    enc.put(obj.__getinitargs__())
 
 
 @handles(zoneinfo.ZoneInfo)
@@ -294,7 +304,7 @@ def _iterator(enc: Encoder, obj: Any) -> None:
         enc.put(obj.__reduce__()[1:])
 
 
-@handles(_collections._tuplegetter)  # type: ignore[attr-defined]  # noqa: SLF001
+@handles(_collections._tuplegetter)  # noqa: SLF001
 def _field(enc: Encoder, obj: Any) -> None:
     enc.mark(b"tg")
     enc.put(obj.__reduce__()[1])
@@ -315,7 +325,7 @@ def _code(enc: Encoder, obj: types.CodeType) -> None:
         if len(_codes) >= _CODES_MAX:
             _codes.clear()
         known = _codes[id(obj)] = (weakref.ref(obj), _code_digest(enc, obj))
-    enc.write(b"c" + known[1])
+    enc.write(b"\xff" + known[1])
 
 
 def _code_digest(enc: Encoder, code: types.CodeType) -> bytes:
@@ -360,11 +370,12 @@ def _function(enc: Encoder, obj: types.FunctionType) -> None:
     if enc.again(obj):
         return
     enc.mark(b"fu", obj.__name__, qualname)
-    for part in (module, obj.__code__, obj.__defaults__, obj.__kwdefaults__, obj.__closure__, obj.__doc__):
-        enc.put(part)
-    enc.put(obj.__dict__)
+    parts = [module, obj.__doc__, obj.__defaults__, obj.__kwdefaults__, obj.__closure__]
+    parts.append(obj.__dict__ or None)
     if sys.version_info < (3, 14):  # from then on annotations are code that would have to run
-        enc.put(obj.__annotations__)
+        parts.append(obj.__annotations__ or None)
+    _code(enc, obj.__code__)
+    enc.put_items(b"fp", parts)
     _put_globals(enc, obj)
 
 
@@ -488,19 +499,28 @@ def _class(enc: Encoder, obj: type) -> None:
     if meta is not type:
         enc.put(meta)
     enc.put(lay.BASES(obj))
-    members = lay.CLASS_DICT(obj)
-    enc.mark(b"n", len(members))
-    for name, value in members.items():
+    names: list[Any] = []
+    parts: list[Any] = []
+    others: list[Any] = []
+    for name, value in lay.CLASS_DICT(obj).items():
         if type(name) is str and name in _CLASS_EXTRAS:
             continue
-        enc.put(name)
-        if type(value) is _ABC_DATA:
+        names.append(name)
+        kind = type(value)
+        if id(kind) in ATOMS:
+            parts += ("=", value)
+        elif kind is types.GetSetDescriptorType or kind is types.MemberDescriptorType:
+            parts += (".", value.__name__)
+        elif kind is _ABC_DATA:
             if _abc._get_dump(obj)[0]:  # noqa: SLF001
                 raise Unreadable("an abstract class with registered classes")
-        elif type(value) is types.GetSetDescriptorType or type(value) is types.MemberDescriptorType:
-            enc.mark(b"gs", value.__name__)
         else:
-            enc.put(value)
+            parts.append("*")
+            others.append(value)
+    enc.put_items(b"cn", names)
+    enc.put_items(b"cv", parts)
+    for value in others:
+        enc.put(value)
 
 
 _ABC_DATA = type(vars(collections.abc.Sized)["_abc_impl"])

@@ -100,7 +100,7 @@ def fingerprint(
         elif kind in _CONTAINERS:
             plain, mutable = _plain(obj, bound, steps * 10)
         if plain:
-            data = marshal.dumps(obj, 2)
+            data = marshal.dumps(obj, 2)  # type: ignore[arg-type]
             return Print(name, len(data), f"{ALGORITHM}:{xxhash.xxh3_128_hexdigest(data)}", None, mutable)
         foreign.know()
         enc = Encoder(bound, steps, home)

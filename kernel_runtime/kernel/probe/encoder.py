@@ -37,8 +37,11 @@ def atoms_only(items: Iterable[object]) -> bool:
     return kinds_of(items) <= ATOMS
 
 
-def text_size(items: list[Any]) -> int:
-    return sum(len(item) for item in items if id(type(item)) in TEXTS)
+def text_size(items: list[Any], kinds: set[int]) -> int:
+    """How long its texts are together, all of them counted in C where nothing else is there."""
+    if kinds <= TEXTS:
+        return sum(map(len, items))
+    return sum([len(item) for item in items if id(type(item)) in TEXTS])
 
 
 class Encoder:
@@ -96,7 +99,7 @@ class Encoder:
 
     def mark(self, tag: bytes, *values: object) -> None:
         """A tag and atoms, framed."""
-        self.write(tag + marshal.dumps(values, 2))
+        self.write(tag + marshal.dumps(values, 2))  # type: ignore[arg-type]
 
     def again(self, obj: object) -> bool:
         """Whether a mutable object was written before; if so a reference to it is written."""
@@ -137,9 +140,10 @@ class Encoder:
 
     def put_items(self, tag: bytes, items: list[Any]) -> None:
         """A sequence of objects, all at once if they are atoms."""
-        if atoms_only(items):
+        kinds = kinds_of(items)
+        if kinds <= ATOMS:
             self.spend(len(items) // 10)
-            if text_size(items) > self.bound - self.size:
+            if kinds & TEXTS and text_size(items, kinds) > self.bound - self.size:
                 raise Unreadable("over the bound")
             self.write(tag + b"m" + marshal.dumps(items, 2))
             return

@@ -1,3 +1,5 @@
+# ruff: noqa: ARG001, ARG005
+# Handlers share one signature.
 """How values of numpy and pandas are written into a digest, once a cell has imported them.
 
 Nothing here imports them: `know()` looks for their modules and registers what it finds. Attributes
@@ -77,7 +79,7 @@ def _know_numpy(np: Any) -> None:
             _add(HANDLERS, cls, _dtype, immutable=True)
     _add(HANDLERS, type(np.dtype("V1")), _dtype, immutable=True)
     _add(HANDLERS, type(np.sum), _named, immutable=True)
-    _add(HANDLERS, np.ufunc, lambda enc, obj: _put_ufunc(enc, obj, np), immutable=True)
+    _add(HANDLERS, np.ufunc, _put_ufunc, immutable=True)
 
 
 def _know_random(random: Any) -> None:
@@ -106,8 +108,8 @@ def _dtype(enc: Encoder, obj: Any) -> None:
         enc.put(obj.__reduce__()[1:])
 
 
-def _put_ufunc(enc: Encoder, obj: Any, np: Any) -> None:
-    if lay.MODULE_DICT(np).get(obj.__name__) is not obj:
+def _put_ufunc(enc: Encoder, obj: Any) -> None:
+    if not lay.found_by_name(obj, "numpy", obj.__name__):
         raise Unreadable("a ufunc that numpy does not hold")
     enc.mark(b"nu", obj.__name__)
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from kernel_runtime.kernel.probe import layout as lay
@@ -33,6 +33,7 @@ EXECUTION_BOUND = 512 << 20
 _PATROL_NS = 250_000
 _CHECK_NS = 5_000_000
 _NO_ROOM = "too much was touched to read all of it"
+_BY_NAME = "it was stored into, and is known by its name alone"
 _NOTHING = Touch(
     frozenset(), frozenset(), frozenset(), frozenset(), frozenset(), frozenset(), frozenset(), ()
 )
@@ -64,8 +65,13 @@ class HeapProbe:
         self._ring: deque[str] = deque()
         self._in_ring: set[str] = set()
         self._to_scan: deque[str] | None = None
+        """names that the present round of scans has left; None: a round is due"""
         self._told: tuple[list[list[str]], list[str]] = ([], [])
         self._drift: dict[str, Row] = {}
+        self._shaken = False
+        """the probe failed: the next look is at everything"""
+        self._stained: set[int] = set()
+        """ids of modules, and of what they hold, that cells stored into"""
         try:
             for name in self._bindings()[0]:
                 self._read(name, BOUND)
@@ -109,7 +115,7 @@ class HeapProbe:
         except Exception as error:  # noqa: BLE001 - told in what is returned
             name = lay.type_name(type(error))
             seen = {"names": self._failed(error), "reads": [], "dynamic": [f"probe failed: {name}"]}
-        self._to_scan = deque(self._records)
+        self._to_scan = None
         seen |= self._sharing()
         seen["volatile"] = list(volatile)
         seen["nanoseconds"] = time.perf_counter_ns() - began
@@ -125,7 +131,9 @@ class HeapProbe:
         dynamic = list(touch.dynamic)
         if any(is_output(name) for name in touch.reads):
             dynamic.append("earlier output")
-        rows = self._look(touch, ok=ok, everything=bool(touch.dynamic), volatile=volatile)
+        everything = bool(touch.dynamic) or self._shaken
+        rows = self._look(touch, ok=ok, everything=everything, volatile=volatile)
+        self._shaken = False
         return {"names": rows, "reads": sorted(touch.reads), "dynamic": dynamic}
 
     # -- looking
@@ -156,9 +164,11 @@ class HeapProbe:
         drift = self._drift
         for name in self._in_order(due):
             old = records.get(name)
-            if old is not None and name not in moved and not old.print.mutable:
-                if not (everything or name in touch.binds):
-                    continue
+            kept = old is not None and not old.print.mutable and name not in moved
+            if name in touch.stores_into and not (old is not None and old.print.mutable):
+                self._stain(name)
+            elif kept and not everything and name not in touch.binds:
+                continue
             found = self._read(name, room)
             if found is None:
                 continue
@@ -224,12 +234,20 @@ class HeapProbe:
         unread = found.digest is None and found.why == "over the bound" and room < BOUND
         if unread:
             found = found._replace(why=_NO_ROOM)
+        elif not found.mutable and id(value) in self._stained:
+            found = found._replace(digest=None, why=_BY_NAME)
         record = Record(value, found, time.perf_counter_ns() - began, unread=unread)
         self._records[name] = record
         if record.is_small and found.mutable and name not in self._in_ring:
             self._ring.append(name)
             self._in_ring.add(name)
         return record
+
+    def _stain(self, name: str) -> None:
+        """A module, or a class or function of one, was stored into: its name does not tell its content."""
+        value = self._names.get(name, MISSING)
+        if lay.is_module(value) or lay.is_a(type(value), type) or type(value) is FunctionType:
+            self._stained.add(id(value))
 
     def _patrol(self, done: Iterable[str], nanoseconds: int) -> list[str]:
         """Read small values again while time is left; those that changed."""
@@ -288,7 +306,7 @@ class HeapProbe:
     @property
     def wants_scan(self) -> bool:
         """Whether an idle moment could be used."""
-        return bool(self._to_scan)
+        return self._to_scan is None or bool(self._to_scan)
 
     def scan(self, seconds: float, should_stop: Callable[[], bool]) -> dict[str, Any] | None:
         """Read names again until time is up or somebody wants the kernel; names that drifted.
@@ -300,8 +318,9 @@ class HeapProbe:
         try:
             there, moved = self._bindings()
             rows |= self._gone(there) | self._compare(moved, EXECUTION_BOUND)
-            queue = self._to_scan if self._to_scan else deque(self._in_order(there))
-            self._to_scan = queue
+            if not self._to_scan:
+                self._to_scan = deque(self._in_order(there))
+            queue = self._to_scan
             while queue and time.monotonic() < deadline and not should_stop():
                 name = queue.popleft()
                 old = self._records.get(name)
@@ -361,6 +380,7 @@ class HeapProbe:
     def _failed(self, error: Exception) -> dict[str, Row]:
         """Nothing is known any more: every name may have changed."""
         self._complain(error)
+        self._shaken, self._groups = True, Groups(self._names)
         rows: dict[str, Row] = {}
         for name in list(self._names):
             if type(name) is str and not is_ours(name) and name not in self._hidden:
@@ -402,4 +422,3 @@ def _how(old: Record | None, new: Record, touch: Touch, name: str, *, ok: bool, 
     if before == after:
         return None
     return "rebound" if name in touch.binds else "mutated"
-

@@ -28,7 +28,7 @@ BASICSIZE: Callable[[type], int] = _type["__basicsize__"].__get__
 ITEMSIZE: Callable[[type], int] = _type["__itemsize__"].__get__
 DICTOFFSET: Callable[[type], int] = _type["__dictoffset__"].__get__
 WEAKREFOFFSET: Callable[[type], int] = _type["__weakrefoffset__"].__get__
-MODULE_DICT: Callable[[Any], dict[str, Any]] = types.ModuleType.__dict__["__dict__"].__get__  # type: ignore[assignment]
+MODULE_DICT: Callable[[Any], dict[str, Any]] = vars(types.ModuleType)["__dict__"].__get__
 
 _subtype: Callable[[type, type], bool] = type.__subclasscheck__
 
@@ -118,7 +118,7 @@ def _slots_of(mro: tuple[type, ...]) -> tuple[tuple[str, Callable[[Any], Any]], 
 
 def _dict_of(mro: tuple[type, ...]) -> Callable[[Any], Any] | None:
     for cls in mro:
-        getter = CLASS_DICT(cls).get("__dict__")
+        getter: Any = CLASS_DICT(cls).get("__dict__")
         kind = type(getter)
         if kind is types.GetSetDescriptorType or kind is types.MemberDescriptorType:
             return getter.__get__  # type: ignore[no-any-return]
@@ -153,7 +153,7 @@ _cache: dict[int, tuple[Any, Layout | str]] = {}
 
 
 def layout(cls: type, solids: dict[int, Any]) -> Layout | str:
-    """The layout of instances of `cls`, or why it has none. `solids`: ids of the builtin bases that are known."""
+    """The layout of instances of `cls`, or why it has none. `solids`: by id, the builtin bases known."""
     known = _cache.get(id(cls))
     if known is not None and known[0]() is cls:
         return known[1]

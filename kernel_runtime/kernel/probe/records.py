@@ -1,4 +1,4 @@
-"""What the probe knows of one name: enough to tell later whether it changed, and no reference to its object."""
+"""What the probe knows of one name: enough to tell later whether it changed, without its object."""
 
 from __future__ import annotations
 
@@ -15,8 +15,19 @@ _NOT_HELD = object()
 MISSING = object()
 _OUTPUT = re.compile(r"_(?:\d*|i\d*|_{0,2}|i{1,3}|oh|ih|dh)")
 _OURS = frozenset(
-    "In Out exit quit get_ipython __name__ __doc__ __package__ __loader__ __spec__ __builtins__ "
-    "__builtin__ __file__ __session__ __annotations__".split()
+    (
+        "In",
+        "Out",
+        "exit",
+        "quit",
+        "get_ipython",
+        "__name__",
+        "__doc__",
+        "__package__",
+        "__loader__",
+        "__spec__",
+    )
+    + ("__builtins__", "__builtin__", "__file__", "__session__", "__annotations__")
 )
 
 

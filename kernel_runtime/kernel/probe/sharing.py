@@ -18,7 +18,7 @@ such a type hides raises a reference count, so it shows as escaped.
 from __future__ import annotations
 
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import fractions
@@ -60,11 +60,11 @@ _STOPS = frozenset(
             object,
             range,
             re.Pattern,
-            datetime.date,
-            datetime.time,
-            datetime.datetime,
-            datetime.timedelta,
-            datetime.timezone,
+            dt.date,
+            dt.time,
+            dt.datetime,
+            dt.timedelta,
+            dt.timezone,
             zoneinfo.ZoneInfo,
             decimal.Decimal,
             pathlib.PosixPath,
@@ -83,7 +83,14 @@ _TUPLE = frozenset((id(tuple),))
 # Made by class statements and decorators, of parts that many classes have in common.
 _CLASS_PARTS = frozenset(
     ("__dataclass_fields__", "__dataclass_params__", "__orig_bases__", "__parameters__", "__annotations__")
-    + ("__abstractmethods__", "_abc_impl", "__slotnames__", "_generate_next_value_", "__new__", "_new_member_")
+    + (
+        "__abstractmethods__",
+        "_abc_impl",
+        "__slotnames__",
+        "_generate_next_value_",
+        "__new__",
+        "_new_member_",
+    )
 )
 
 
@@ -94,10 +101,39 @@ def _made_in_a_cell(cls: type) -> bool:
     return type(module) is not str or module == "__main__" or module not in sys.modules
 
 
+def _references_of_class(cls: type) -> list[Any]:
+    """What it holds but for what many classes have in common; itself as often as it holds itself."""
+    found: list[Any] = [type(cls), lay.BASE(cls), *lay.BASES(cls), *lay.MRO(cls)]
+    for name, item in lay.CLASS_DICT(cls).items():
+        if type(item) is types.GetSetDescriptorType or type(item) is types.MemberDescriptorType:
+            found.append(item.__objclass__)
+        elif name not in _CLASS_PARTS:
+            found.append(item)
+    return found
+
+
+def _holds_class(cell: types.CellType) -> bool:
+    """Whether it is what `super()` and `__class__` in methods stand on."""
+    try:
+        return lay.is_a(type(cell.cell_contents), type)
+    except ValueError:
+        return False
+
+
 class Component:
     """Names that reach common mutable objects, and what is reached from them."""
 
-    __slots__ = ("called", "codes", "complete", "escaped", "function_ids", "functions", "held", "ids", "names")
+    __slots__ = (
+        "called",
+        "codes",
+        "complete",
+        "escaped",
+        "function_ids",
+        "functions",
+        "held",
+        "ids",
+        "names",
+    )
 
     def __init__(self) -> None:
         self.names: set[str] = set()
@@ -142,7 +178,7 @@ class Walk:
         self._counts: dict[int, int] = {}
         self._nodes: list[Any] = []
         self._codes: dict[int, int] = {}
-        """id of a function or class made in a cell → its number"""
+        """id of a function or class made in a cell (or of a method's cell with its class) → its number"""
         self._code_nodes: dict[int, Any] = {}
         self._reaches: dict[int, set[int]] = {}
         """number → numbers of the functions and classes met from it"""
@@ -229,7 +265,7 @@ class Walk:
             return
         self._counts[key] = int(counted)
         self._nodes.append(obj)
-        if is_class or cls is types.FunctionType:
+        if is_class or cls is types.FunctionType or (cls is types.CellType and _holds_class(obj)):
             code = self._codes[key] = self._number()
             self._code_nodes[key] = obj
             self._reaches.setdefault(number, set()).add(code)
@@ -265,7 +301,7 @@ class Walk:
             skipped = (id(obj.__globals__), id(obj.__builtins__), id(obj.__code__))
             return [item for item in gc.get_referents(obj) if id(item) not in skipped]
         if lay.is_a(cls, type):
-            return self._references_of_class(obj)
+            return _references_of_class(obj)
         if self._ndarray is not None and lay.is_a(cls, self._ndarray):
             found = gc.get_referents(obj)
             base = self._ndarray.base.__get__(obj)
@@ -275,17 +311,6 @@ class Walk:
                 found += self._ndarray.ravel(self._ndarray.view(obj, self._ndarray)).tolist()
             return found
         return gc.get_referents(obj)
-
-    @staticmethod
-    def _references_of_class(cls: type) -> list[Any]:
-        """What it holds but for what many classes have in common; itself as often as it holds itself."""
-        found: list[Any] = [type(cls), lay.BASE(cls), *lay.BASES(cls), *lay.MRO(cls)]
-        for name, item in lay.CLASS_DICT(cls).items():
-            if type(item) is types.GetSetDescriptorType or type(item) is types.MemberDescriptorType:
-                found.append(item.__objclass__)
-            elif name not in _CLASS_PARTS:
-                found.append(item)
-        return found
 
     # -- what came of it
 
@@ -324,9 +349,12 @@ class Walk:
         return list(by_root.values())
 
     def _unite_through_code(self) -> None:
-        """Names that reach code which holds what another name reaches share that."""
+        """Names that reach code which holds what a name or other code reaches share that."""
         while True:
-            named = {self._find(number) for number in self._names}
+            met = Counter(map(self._find, self._codes.values()))
+            named = {self._find(number) for number in self._names} | {
+                n for n, times in met.items() if times > 1
+            }
             found = [
                 (number, code)
                 for number, codes in self._reaches.items()
