@@ -46,8 +46,8 @@ class ProcessLog:
         self._look = look
         self._fd = self._open(path)
         self._size = 0
-        self._gaps: list[tuple[int, int, int, int]] = []
-        """gap lines in the file: `(offset, length, bytes, lines)`"""
+        self._gaps: list[tuple[int, bytes, int, int]] = []
+        """gap lines in the file: `(offset, text, bytes, lines)`"""
         self._missing = [0, 0]
         """bytes and lines said since the disk is short, not told yet"""
         self._unlooked = _LOOK_EVERY
@@ -122,7 +122,7 @@ class ProcessLog:
             self._missing = missing
             return
         self._size += written
-        self._gaps.append((at, written, missing[0], missing[1]))
+        self._gaps.append((at, line[:written], missing[0], missing[1]))
 
     def _rotate(self) -> None:
         """Keep the last half of the bound, from the start of a line on."""
@@ -133,14 +133,12 @@ class ProcessLog:
             kept = [gap for gap in self._gaps if gap[0] >= cut]
             left = [gap for gap in self._gaps if gap[0] < cut]
             # what earlier gaps already told of is dropped no second time
-            told = sum(gap[1] for gap in left)
-            lines = self._lines_before(source, cut) - sum(2 if gap[0] else 1 for gap in left)
-            first = [gap for gap in left if gap[0] == 0]
-            disk = [gap for gap in left if gap[0] != 0]
+            told = sum(len(gap[1]) for gap in left)
+            lines = self._lines_before(source, cut) - sum(gap[1].count(b"\n") for gap in left)
             self.dropped_bytes += cut - told
             self.dropped_lines += lines
-            all_bytes = cut - told + sum(gap[2] for gap in first + disk)
-            all_lines = lines + sum(gap[3] for gap in first + disk)
+            all_bytes = cut - told + sum(gap[2] for gap in left)
+            all_lines = lines + sum(gap[3] for gap in left)
             header = gap_line(all_bytes, all_lines, "bound")
             new = self._open(draft)
             try:
@@ -164,8 +162,8 @@ class ProcessLog:
         os.close(self._fd)
         self._fd = new
         shift = len(header) - cut
-        self._gaps = [(0, len(header), all_bytes, all_lines)]
-        self._gaps += [(at + shift, length, lost, ends) for at, length, lost, ends in kept]
+        self._gaps = [(0, header, all_bytes, all_lines)]
+        self._gaps += [(at + shift, text, lost, ends) for at, text, lost, ends in kept]
         self._size = self._size - cut + len(header)
 
     def _start_over(self) -> None:
@@ -176,7 +174,7 @@ class ProcessLog:
         header = gap_line(self.bytes, self.lines, "bound")
         try:
             self._size = os.write(self._fd, header)
-            self._gaps = [(0, self._size, self.bytes, self.lines)]
+            self._gaps = [(0, header[: self._size], self.bytes, self.lines)]
         except OSError:
             self._missing = [self.bytes, self.lines]
 
@@ -185,9 +183,9 @@ class ProcessLog:
         near = os.pread(source, 65536, wanted)
         at = near.find(b"\n")
         cut = wanted if at < 0 else wanted + at + 1
-        for start, length, _, _ in self._gaps:
-            if start < cut < start + length:
-                cut = start + length
+        for start, text, _, _ in self._gaps:
+            if start < cut < start + len(text):
+                cut = start + len(text)
         return cut
 
     def _lines_before(self, source: int, end: int) -> int:

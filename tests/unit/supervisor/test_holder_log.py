@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from kernel_runtime.supervisor import holder_log
@@ -85,6 +85,7 @@ def test_while_the_disk_is_short_it_is_counted_where_it_is_missing(
     accounted(tmp_path / "log", log.counts())
 
 
+@example([(True, 1000, 0), (False, 1047, 0), (False, 3000, 0)])  # the first thing in the file is a gap
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     pieces=st.lists(
