@@ -152,6 +152,8 @@ def _evidence(cell: dict[str, Any]) -> str:
         parts.append("drifted: " + ", ".join(evidence["drifted"]))
     if evidence.get("dynamic"):
         parts.append("cannot be followed: " + ", ".join(evidence["dynamic"]))
+    if evidence.get("awaiting"):
+        parts.append(f"what {evidence['awaiting'][:8]} did is not known yet")
     if reason := evidence.get("reason"):
         parts.append(str(reason))
     return "; ".join(parts)

@@ -151,6 +151,9 @@ def _told(row: Name, now: NamesNow, incarnation: int, state: str) -> dict[str, A
         evidence |= {"was_in": row.incarnation, "current": incarnation}
     elif state not in STATES or row.incarnation > incarnation:
         truth, evidence["state"] = "unreadable", state
+    elif shown is not None and "while" in shown and row.present:
+        # an execution runs, and this is what it has made of the name so far, as far as anybody can tell
+        truth = "live" if row.digest is not None else "unreadable"
     if now.heap is not None and not lost:
         evidence["as_of"] = now.heap.seq
     if shown is not None:

@@ -23,7 +23,9 @@ _SNAPSHOT = 0.5
 """seconds the kernel has for looking at its names, within the time it has for the answer"""
 CLAIMS_WITHIN = 5.0
 OBSERVED_WITHIN = 0.5
-"""seconds that an observation of the last execution may still need"""
+OBSERVED_WITHIN_STATUS = 3.0
+"""seconds that an observation of the last execution may still need: an attach is told what is known by then,
+a status waits for a large heap to be read"""
 _AGAIN = 0.01
 
 
@@ -51,7 +53,7 @@ class Survey:
             self._s.world.activity.describe(lambda found: self._have("activity", found))
         else:
             self._have("activity", None)
-        when_observed(self._s, self._ask)
+        when_observed(self._s, self._ask, OBSERVED_WITHIN_STATUS)
 
     def _ask(self) -> None:
         self._s.questions.ask(
@@ -82,14 +84,14 @@ class Survey:
         return replace(report, resources=self._s.world.resources(), claims=self._parts["claims"], why=why)
 
 
-def when_observed(supervisor: Supervisor, then: Callable[[], None]) -> None:
-    """Call `then` when the probe has told of the last execution, or after `OBSERVED_WITHIN` seconds.
+def when_observed(supervisor: Supervisor, then: Callable[[], None], within: float = OBSERVED_WITHIN) -> None:
+    """Call `then` when the probe has told of the last execution, or after `within` seconds.
 
     At once if it has, which is so but for the first milliseconds after an execution.
     """
     pump = supervisor.pump
     pump.read()
-    looks = int(OBSERVED_WITHIN / _AGAIN)
+    looks = int(within / _AGAIN)
 
     def look() -> None:
         nonlocal looks
