@@ -64,7 +64,7 @@ def _plain(obj: object, bound: int, most: int) -> tuple[bool, bool]:
         if count > most or depth > _LEVELS_MAX:
             raise Unreadable("more objects than the bound" if count > most else "too deep")
         if kinds & TEXTS:
-            size += text_size(level)
+            size += text_size(level, kinds)
             if size > bound:
                 raise Unreadable("over the bound")
         if not kinds & _CONTAINERS:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import marshal
 from collections.abc import Callable, Iterable
+from itertools import repeat
+from operator import is_
 from typing import Any
 
 import xxhash
@@ -17,6 +19,7 @@ from kernel_runtime.kernel.probe import layout as lay
 
 _DEPTH_MAX = 120
 _FLUSH = 1 << 16
+_MANY = 64
 
 _ATOM_TYPES = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 ATOMS = frozenset(map(id, _ATOM_TYPES))
@@ -30,6 +33,10 @@ class Unreadable(Exception):
 
 def kinds_of(items: Iterable[object]) -> set[int]:
     """The ids of their types; a set of types would hash them, and a metaclass may define that."""
+    if type(items) is list and len(items) > _MANY:
+        first = type(items[0])
+        if all(map(is_, map(type, items), repeat(first))):
+            return {id(first)}
     return set(map(id, map(type, items)))
 
 

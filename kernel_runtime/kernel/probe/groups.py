@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable
-from types import FunctionType
+from collections.abc import Iterable, Iterator
+from types import FunctionType, TracebackType
 from typing import Any
 
+from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.digest import fingerprint
 from kernel_runtime.kernel.probe.encoder import ATOMS
 from kernel_runtime.kernel.probe.instructions import NOTHING
 from kernel_runtime.kernel.probe.records import MISSING
-from kernel_runtime.kernel.probe.sharing import Component, Walk
+from kernel_runtime.kernel.probe.sharing import OWN_REFERENCES, Component, Walk
 from kernel_runtime.kernel.probe.walk import Walk as CodeWalk
 
 _ROUNDS = 5
+_OPTIMIZED = 0x1  # co_flags of functions; the code of a cell or module is nobody's to call
 
 
 class Groups:
@@ -112,7 +114,7 @@ class Groups:
 
     def _walk(self, pending: Iterable[str]) -> tuple[Walk, list[Component]]:
         names = self._names
-        walk = Walk(names, self._outside())
+        walk = Walk(names, self._passive())
         for name in sorted(pending):
             value = names.get(name, MISSING)
             if value is not MISSING and id(type(value)) not in ATOMS:
@@ -120,10 +122,17 @@ class Groups:
             del value
         return walk, walk.components()
 
-    def _outside(self) -> list[dict[Any, Any]]:
-        """Where IPython keeps what cells showed: references that nobody follows on his own."""
+    def _passive(self) -> list[int]:
+        """What IPython keeps of what cells showed, and the frames of the last error."""
         shown = self._names.get("_oh")
-        return [shown] if type(shown) is dict else []
+        found = list(map(id, shown.values())) if type(shown) is dict else []
+        frames: set[int] = set()
+        for trace in _traces(getattr(sys, "last_value", None)):
+            frame = trace.tb_frame
+            if id(frame) not in frames:
+                frames.add(id(frame))
+                found += map(id, gc.get_referents(frame))
+        return found
 
     def _met(self, components: list[Component], pending: set[str]) -> set[str]:
         """Names of components that were not walked, and that reach what was."""
@@ -228,5 +237,28 @@ class Groups:
             for item in gc.get_referrers(self._names)
             if type(item) is FunctionType and item.__globals__ is self._names and id(item) not in known
         ]
-        self._hidden = self._touched_by(hidden)
+        passive = self._passive()
+        references = [count - OWN_REFERENCES for count in map(sys.getrefcount, hidden)]
+        used = [
+            item
+            for item, count in zip(hidden, references, strict=True)
+            if count > passive.count(id(item)) and item.__code__.co_flags & _OPTIMIZED
+        ]
+        self._hidden = self._touched_by(used)
         self._explained = unknown
+
+
+def _traces(error: object) -> Iterator[TracebackType]:
+    """The tracebacks of an error, of what it was raised from and of what was handled meanwhile."""
+    read = vars(BaseException)
+    errors, seen = [error], set[int]()
+    while errors:
+        error = errors.pop()
+        if id(error) in seen or not lay.is_a(type(error), BaseException):
+            continue
+        seen.add(id(error))
+        trace = read["__traceback__"].__get__(error)
+        while trace is not None:
+            yield trace
+            trace = trace.tb_next
+        errors += (read["__cause__"].__get__(error), read["__context__"].__get__(error))

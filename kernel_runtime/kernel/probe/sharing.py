@@ -158,7 +158,7 @@ def _calibrate() -> int:
     return next(map(sys.getrefcount, probe))
 
 
-_OWN_REFERENCES = _calibrate()
+OWN_REFERENCES = _calibrate()
 """what getrefcount counts of an object that nothing but one list of ours holds"""
 
 
@@ -169,7 +169,8 @@ class Walk:
     object is that number's, and two numbers that meet at an object are united.
     """
 
-    def __init__(self, namespace: dict[str, Any], outside: Iterable[dict[Any, Any]] = ()) -> None:
+    def __init__(self, namespace: dict[str, Any], passive: Iterable[int] = ()) -> None:
+        """`passive`: ids, as often as it is held, of what those hold who never use it."""
         self._stops = {id(namespace), id(__builtins__)}
         self._namespace = namespace
         self._parent: list[int] = []
@@ -184,7 +185,7 @@ class Walk:
         """number → numbers of the functions and classes met from it"""
         self._new_codes: list[Any] = []
         self._unfinished: set[int] = set()
-        self._roots = [key for table in (namespace, *outside) for key in map(id, table.values())]
+        self._roots = [*map(id, namespace.values()), *passive]
         np = sys.modules.get("numpy")
         ndarray = lay.MODULE_DICT(np).get("ndarray") if type(np) is types.ModuleType else None
         foreign.know()
@@ -402,6 +403,6 @@ class Walk:
         twice = self._code_nodes
         counts = map(sys.getrefcount, self._nodes)
         if not twice:
-            return [count - _OWN_REFERENCES for count in counts]
+            return [count - OWN_REFERENCES for count in counts]
         keys = map(id, self._nodes)
-        return [count - _OWN_REFERENCES - (key in twice) for count, key in zip(counts, keys, strict=True)]
+        return [count - OWN_REFERENCES - (key in twice) for count, key in zip(counts, keys, strict=True)]

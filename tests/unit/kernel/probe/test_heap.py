@@ -99,7 +99,7 @@ def library(monkeypatch, session) -> Any:
         ("class K:\n    n = 0\nk = K(); m = K()", "K.n = 1", dict.fromkeys("Kkm", "mutated")),
         ("class K:\n    def f(self): self.n = 1\nk = K(); m = K()", "k.f()", {"k": "mutated"}),
         ("def f(x=[]): x.append(1)", "f()", {"f": "mutated"}),
-        ("def make():\n    n = 0\n    def f():\n        nonlocal n; n += 1\n    return f\nf = make(); g = [f]",
+        ("def make():\n    n = 0\n    def f():\n        nonlocal n; n+=1\n    return f\nf = make(); g = [f]",
          "g[0]()", {"f": "mutated", "g": "mutated"}),
         ("def make():\n    n = [0]\n    return (lambda: n.append(1)), (lambda: n)\nf, g = make()",
          "f()", {"f": "mutated", "g": "mutated"}),
@@ -165,6 +165,16 @@ def test_an_output_that_ipython_keeps_is_not_an_escape(session):
     out[1] = session.names["_"] = session.names["_1"] = session.names["a"]
     session.run("a")
     assert session.probe._groups.restless() == set()
+
+
+def test_the_last_error_is_not_an_escape(session, monkeypatch):
+    session.run("a = np.zeros(4); b = [1]\ndef f(x, y): return x[9], y\ndef g(x): f(x, (b, 1))")
+    try:
+        exec("g(a)", session.names)
+    except IndexError as error:
+        monkeypatch.setattr(sys, "last_value", error, raising=False)
+    session.run("a; b; f; g")
+    assert session.probe._groups.restless() <= {"b"}  # held in a tuple that only a frame holds
 
 
 def test_what_a_library_was_given_may_change_in_any_execution(session, library):
