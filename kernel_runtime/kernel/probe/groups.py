@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import FunctionType, TracebackType
 from typing import Any
 
@@ -28,7 +28,9 @@ _OPTIMIZED = 0x1  # co_flags of functions; the code of a cell or module is nobod
 class Groups:
     """Components of the names of one namespace."""
 
-    def __init__(self, namespace: dict[str, Any]) -> None:
+    def __init__(self, namespace: dict[str, Any], shown: Callable[[], list[dict[str, Any]]] = list) -> None:
+        """`shown`: gives dicts whose references are not used to change anything."""
+        self._shown = shown
         self._names = namespace
         self._of: dict[str, Component] = {}
         self._owner: dict[int, Component] = {}
@@ -124,8 +126,7 @@ class Groups:
 
     def _passive(self) -> list[int]:
         """What IPython keeps of what cells showed, and the frames of the last error."""
-        shown = self._names.get("_oh")
-        found = list(map(id, shown.values())) if type(shown) is dict else []
+        found = [key for table in self._shown() for key in map(id, table.values())]
         frames: set[int] = set()
         for trace in _traces(getattr(sys, "last_value", None)):
             frame = trace.tb_frame

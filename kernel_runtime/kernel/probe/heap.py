@@ -42,23 +42,32 @@ Row = dict[str, Any]
 
 
 class HeapProbe:
-    """Watches one namespace. `hidden`: what the shell itself bound there, and to what."""
+    """Watches one namespace.
+
+    Args:
+        namespace: where cells run.
+        hidden: what the shell itself bound there, and to what; looked at as it is then.
+        log: gets a line when the probe fails.
+        holders: further dicts of the shell's whose values it only keeps to show them again.
+    """
 
     def __init__(
         self,
         namespace: dict[str, Any],
         hidden: Mapping[str, Any] | Iterable[str] = (),
         log: Callable[[str], None] | None = None,
+        holders: Callable[[], Iterable[dict[str, Any]]] | None = None,
     ) -> None:
         self._names = namespace
-        self._hidden: dict[str, Any] = (
-            dict(hidden) if isinstance(hidden, Mapping) else {name: namespace.get(name) for name in hidden}
+        self._hidden: Mapping[str, Any] = (
+            hidden if isinstance(hidden, Mapping) else {name: namespace.get(name) for name in hidden}
         )
+        self._holders = holders
         self._log = log
         self._records: dict[str, Record] = {}
         self._binding = Binding([], [], [])
         self._there: set[str] = set()
-        self._groups = Groups(namespace)
+        self._groups = Groups(namespace, self._shown)
         self._codes: list[CodeType] = []
         self._before = _NOTHING
         self._settled: frozenset[str] = frozenset()
@@ -135,6 +144,13 @@ class HeapProbe:
         rows = self._look(touch, ok=ok, everything=everything, volatile=volatile)
         self._shaken = False
         return {"names": rows, "reads": sorted(touch.reads), "dynamic": dynamic}
+
+    def _shown(self) -> list[dict[str, Any]]:
+        """Dicts that keep what cells showed: references that nobody changes anything through."""
+        found = [self._names.get("_oh"), self._hidden]
+        if self._holders is not None:
+            found += self._holders()
+        return [table for table in found if type(table) is dict]
 
     # -- looking
 
@@ -380,7 +396,7 @@ class HeapProbe:
     def _failed(self, error: Exception) -> dict[str, Row]:
         """Nothing is known any more: every name may have changed."""
         self._complain(error)
-        self._shaken, self._groups = True, Groups(self._names)
+        self._shaken, self._groups = True, Groups(self._names, self._shown)
         rows: dict[str, Row] = {}
         for name in list(self._names):
             if type(name) is str and not is_ours(name) and name not in self._hidden:
