@@ -215,12 +215,14 @@ class HeapProbe:
         idents, kinds = list(map(id, values)), list(map(id, map(type, values)))
         values.clear()
         old = self._binding
-        if keys == old.keys:
-            lists = zip(keys, idents, kinds, old.idents, old.kinds, strict=True)
+        known = len(old.keys)
+        # the shell adds names of its own for every cell
+        if keys[:known] == old.keys and all(type(key) is str and is_ours(key) for key in keys[known:]):
+            lists = zip(keys, idents, kinds, old.idents, old.kinds, strict=False)
             moved = {key for key, i, k, oi, ok in lists if i != oi or k != ok} & there
             hidden = self._hidden
-            for key, ident, was in zip(keys, idents, old.idents, strict=True):
-                if ident != was and key in hidden and key not in there:
+            for key, ident, was in zip(keys, idents, old.idents, strict=False):
+                if ident != was and key in hidden and key not in there and not is_ours(key):
                     break  # the shell's own name is a cell's now
             else:
                 self._binding = Binding(keys, idents, kinds)

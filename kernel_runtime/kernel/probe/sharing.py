@@ -40,8 +40,9 @@ from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.encoder import ATOMS, kinds_of
 
 NODES = 20_000
-"""objects, other than numbers and texts, that one walk looks at"""
-_EDGES_PER_NODE = 100
+"""objects with several references that one walk looks at"""
+ELEMENTS = 3_000_000
+"""objects of any kind, from each of these"""
 _FEW = 10
 
 # Neither mutable nor on the way to something that is.
@@ -185,6 +186,7 @@ class Walk:
         """number → numbers of the functions and classes met from it"""
         self._new_codes: list[Any] = []
         self._unfinished: set[int] = set()
+        self._special: dict[int, bool] = {}
         self._roots = [*map(id, namespace.values()), *passive]
         np = sys.modules.get("numpy")
         ndarray = lay.MODULE_DICT(np).get("ndarray") if type(np) is types.ModuleType else None
@@ -214,22 +216,61 @@ class Walk:
         return number
 
     def _spread(self, number: int, stack: list[Any], left: int) -> int:
-        """Walk from what is on the stack; how many nodes may still be looked at, -1 if it did not end."""
-        skip = self._skip
-        edges = left * _EDGES_PER_NODE
+        """Walk from what is on the stack; how many nodes may still be looked at, -1 if it did not end.
+
+        An object with one reference, from what it was met in, is nobody else's: what it holds is looked
+        at in its stead, whole levels at a time. Only what has more becomes a node.
+        """
+        skip, items = self._skip, ELEMENTS
         while stack:
             references = self._references(stack.pop())
             left -= 1
-            edges -= len(references)
-            if left < 0 or edges < 0:
-                self._unfinished.add(number)
-                return -1
-            if kinds_of(references) <= skip:
-                continue
-            for reference in references:
-                if id(type(reference)) not in skip:
-                    self._meet(reference, number, stack, counted=True)
+            while references:
+                items -= len(references)
+                kinds = kinds_of(references)
+                if kinds <= skip:
+                    break
+                if kinds & skip:
+                    references = [item for item in references if id(type(item)) not in skip]
+                owned, others = self._apart(references)
+                references.clear()
+                left -= len(others)
+                if left < 0 or items < 0:
+                    self._unfinished.add(number)
+                    return -1
+                for other in others:
+                    self._meet(other, number, stack, counted=True)
+                references = gc.get_referents(*owned) if owned else []
+                owned.clear()
         return left
+
+    def _apart(self, references: list[Any]) -> tuple[list[Any], list[Any]]:
+        """Objects that only what they were met in holds, and all others. The list must hold each once."""
+        special, types_met = self._special, list(map(type, references))
+        kinds = list(map(id, types_met))
+        for kind, cls in dict(zip(kinds, types_met, strict=True)).items():
+            if kind not in special:
+                special[kind] = self._is_special(cls)
+        one = OWN_REFERENCES + 1
+        counts = list(map(sys.getrefcount, references))
+        if counts.count(one) == len(counts) and not any(map(special.__getitem__, set(kinds))):
+            return references.copy(), []
+        owned: list[Any] = []
+        others: list[Any] = []
+        for item, count, kind in zip(references, counts, kinds, strict=True):
+            (owned if count == one and not special[kind] else others).append(item)
+        return owned, others
+
+    def _is_special(self, cls: type) -> bool:
+        """Whether its instances have to be nodes: they are not looked into as others are."""
+        return (
+            cls is types.FunctionType
+            or cls is types.CellType
+            or lay.is_a(cls, type)
+            or lay.is_a(cls, types.ModuleType)
+            or lay.is_a(cls, enum.Enum)
+            or (self._ndarray is not None and lay.is_a(cls, self._ndarray))
+        )
 
     def _find(self, number: int) -> int:
         parent = self._parent

@@ -145,6 +145,7 @@ def test_what_somebody_else_holds_has_escaped(source, held, escaped):
 
 def test_a_walk_that_does_not_end_says_so():
     namespace: dict[str, Any] = {"a": [[i] for i in range(100)], "b": [1]}
+    namespace["also"] = list(namespace["a"])
     walk = Walk(namespace)
     walk.follow("a", namespace["a"], limit=50)
     walk.follow("b", namespace["b"])
@@ -154,12 +155,25 @@ def test_a_walk_that_does_not_end_says_so():
 def test_what_an_unfinished_walk_did_not_reach_counts_as_held_by_somebody():
     inner = [0]
     namespace: dict[str, Any] = {"a": [[i] for i in range(100)], "b": inner}
+    namespace["also"] = list(namespace["a"])
     namespace["a"][50].append(inner)
     del inner
     walk = Walk(namespace)
     walk.follow("a", namespace["a"], limit=10)
     walk.follow("b", namespace["b"])
     assert all(component.escaped for component in walk.components() if "b" in component.names)
+
+
+def test_many_objects_that_nobody_else_holds_are_looked_through_at_once():
+    namespace: dict[str, Any] = {"a": [{"k": [i]} for i in range(100_000)]}
+    found = walked(namespace)["a"]
+    assert found.complete
+    assert not found.escaped
+    elsewhere = namespace["a"][70_000]["k"]
+    assert walked(namespace)["a"].escaped
+    namespace["b"] = elsewhere
+    del elsewhere
+    assert groups(namespace) == {"a b"}
 
 
 def test_nothing_is_kept_alive():
