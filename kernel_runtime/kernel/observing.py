@@ -14,11 +14,14 @@ from types import CodeType
 from typing import TYPE_CHECKING, Any
 
 from kernel_runtime.kernel import effects, settings
+from kernel_runtime.kernel.attribution import Parent
+from kernel_runtime.kernel.jsonpack import pack
 from kernel_runtime.kernel.probe.heap import HeapProbe
 
 if TYPE_CHECKING:
     from kernel_runtime.kernel.kernel import SessionKernel
 
+_NOBODY = b"{}"
 _FIRST_LOOK = 0.5
 _LAST_LOOK = 60.0
 """seconds of idleness before the first scan, and between two when nothing has changed for long"""
@@ -32,9 +35,7 @@ class Observer:
     def __init__(self, kernel: SessionKernel) -> None:
         self._kernel = kernel
         shell = kernel.shell
-        self.heap = HeapProbe(
-            shell.user_ns, shell.user_ns_hidden, holders=lambda: (vars(shell.displayhook),)
-        )
+        self.heap = HeapProbe(shell.user_ns, shell.user_ns_hidden, holders=lambda: (vars(shell.displayhook),))
         own = [str(kernel.outbox.directory)]
         settings.start(own)
         self._effects = effects.Effects()
@@ -42,36 +43,33 @@ class Observer:
         effects.register(kernel.shell)
         self.ended_well = False
         self._touched: list[str] = []
-        self._message: dict[str, Any] | None = None
+        self._parent: bytes | None = None
+        """raw header of the request whose cell runs"""
         self._declared: str | None = None
         self._look: Any = None
         self._pause = _FIRST_LOOK
 
-    def begin(self, code: str, message: dict[str, Any]) -> str:
+    def begin(self, code: str, request: Parent) -> str:
         """Right before a cell runs; the code to run, without the line that declares its effects."""
-        import os
-        if os.environ.get("NOPROBE"): return code
         self._cancel()
         self.ended_well = False
-        self._message = message
-        self._declared, code = effects.declared_by(code, message.get("metadata"))
+        self._parent = request.raw
+        self._declared, code = effects.declared_by(code, request.message.get("metadata"))
         drift = self.heap.begin(self._volatile())
         self._touched.clear()
         if drift is not None:
-            self._send("krt_drifted", {**drift, "found": "before"}, {})
-        self._effects.begin(message["header"]["msg_id"])
+            self._send("krt_drifted", {**drift, "found": "before"}, _NOBODY)
+        self._effects.begin(request.header["msg_id"])
         return code
 
     def ran(self, code: CodeType) -> None:
         """The shell is about to run this."""
-        import os
-        if os.environ.get("NOPROBE"): return
         self.heap.ran(code)
 
     def end(self, msg_type: str) -> None:
         """A request's reply and idle are out."""
-        message, self._message = self._message, None
-        if message is None:
+        parent, self._parent = self._parent, None
+        if parent is None:
             # a comm message, a completion: code of the user's may have run, and no cell
             self._touched.append(msg_type)
             return
@@ -82,9 +80,9 @@ class Observer:
         settings.note()
         content |= {"effects": found, "unseen": unseen, "declared": self._declared}
         content["nanoseconds"] = time.perf_counter_ns() - began
-        self._send("krt_observed", content, message)
+        self._send("krt_observed", content, parent)
         if (drift := self.heap.take_drift()) is not None:
-            self._send("krt_drifted", {**drift, "found": "after"}, {})
+            self._send("krt_drifted", {**drift, "found": "after"}, _NOBODY)
         self._late_effects()
         self._pause = _FIRST_LOOK
         self._later()
@@ -108,7 +106,7 @@ class Observer:
         self._look = None
         drift = self.heap.scan(_SCAN, self._is_wanted)
         if drift is not None:
-            self._send("krt_drifted", {**drift, "found": "idle"}, {})
+            self._send("krt_drifted", {**drift, "found": "idle"}, _NOBODY)
         self._late_effects()
         if self.heap.wants_scan or self._volatile():
             self._later()
@@ -122,10 +120,9 @@ class Observer:
         for msg_id, effect in self._effects.take_late():
             late.setdefault(msg_id, []).append(effect)
         for msg_id, found in late.items():
-            header = {"msg_id": msg_id, "msg_type": "execute_request"} if msg_id else {}
-            self._send("krt_effects", {"effects": found}, {"header": header} if header else {})
+            header = pack({"msg_id": msg_id, "msg_type": "execute_request"}) if msg_id else _NOBODY
+            self._send("krt_effects", {"effects": found}, header)
 
-    def _send(self, msg_type: str, content: dict[str, Any], parent: dict[str, Any]) -> None:
-        session = self._kernel.session
-        message = session.msg(msg_type, content, parent=parent)
-        self._kernel.outbox.message("probe", session.serialize(message))
+    def _send(self, kind: str, content: dict[str, Any], parent: bytes) -> None:
+        # no message of the protocol: it goes to no client, and the outbox is ours alone
+        self._kernel.outbox.message("probe", [kind.encode(), parent, pack(content)])

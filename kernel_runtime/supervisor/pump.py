@@ -19,7 +19,6 @@ from msgspec import structs
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import EnvironmentFault
 from kernel_runtime.kernel.outbox_reader import Gap, StreamText, WireMessage
-from kernel_runtime.model.entry import Draft
 from kernel_runtime.supervisor import observed
 from kernel_runtime.supervisor.door import FrontDoor
 from kernel_runtime.supervisor.foreign import ForeignVoice
@@ -177,7 +176,8 @@ class Pump:
         self._again(_LINE_PAUSE)
 
     def _has_taken(self) -> bool:
-        return self._held is not None or self._recorder.has_output or self._recorder.has_gaps
+        recorder = self._recorder
+        return self._held is not None or recorder.has_output or recorder.has_gaps or recorder.has_facts
 
     def _again(self, seconds: float) -> None:
         self._timer = self._reactor.after(seconds, self._look)
@@ -213,32 +213,40 @@ class Pump:
         self._recorder.position = record.position
 
     def _message(self, record: WireMessage) -> None:
+        if record.channel == "probe":
+            self._observed(record.frames, record.position)
+            return
         at = record.frames.index(DELIMITER)
         frames = record.frames[at + 1 :]
         if record.channel == "iopub":
             self.iopub(record.frames[0] if at else b"", frames)
             return
-        self.flush(gaps=True)
         header = decode_header(frames[1])
         parent = decode_header(frames[2])
-        if record.channel == "probe":
-            self._observed(header, parent, frames, record.position)
-        elif header.msg_type == "execute_reply":
+        if header.msg_type == "execute_reply":
+            if not self._recorder.has_output and not self._recorder.has_gaps:
+                # one transaction for what the probe saw of the last execution and the end of this one
+                self._shell.carry = self._recorder.take(self.incarnation)
+            else:
+                self.flush(gaps=True)
             self.replied(parent, frames, record.position)
+            if self._shell.carry:
+                self._shell.carry = ()
+                self.flush()
+            else:
+                self._recorder.journaled(())
             self._unobserved, self._looks = parent.msg_id, 0
         elif header.msg_type == "input_request":
+            self.flush(gaps=True)
             self.asked(parent, frames, record.position)
 
-    def _observed(self, header: Header, parent: Header, frames: Frames, position: int) -> None:
+    def _observed(self, frames: Frames, position: int) -> None:
         """The probe looked at the heap, after an execution or between two."""
-        if self._unobserved == parent.msg_id:
+        if len(frames) != 3:
+            raise BadMessage(f"{len(frames)} frames on channel probe")
+        if frames[0] == observed.OBSERVED and decode_header(frames[1]).msg_id == self._unobserved:
             self._unobserved = None
-        fact = observed.fact_of(
-            header.msg_type, self._recorder.owner(frames[2]), sayable(_dict(frames[4])), position
-        )
-        self._shell.journal.append([Draft(fact, "system", self.incarnation)], sync=False)
-        self._advance(position)
-        self._shell.committed()
+        self._recorder.observe(observed.fact_of(frames, self._recorder.owner(frames[1]), position))
 
     @property
     def is_observed(self) -> bool:
@@ -287,6 +295,7 @@ class Pump:
         """What was taken could not be journaled, and comes again."""
         self._held = None
         self._recorder.forget()
+        self._shell.carry = ()
         self._publish.clear()
 
     def iopub(self, topic: bytes, frames: Frames) -> None:

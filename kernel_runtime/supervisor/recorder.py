@@ -20,7 +20,7 @@ import msgspec
 from msgspec import Raw
 
 from kernel_runtime.model.entry import Draft
-from kernel_runtime.model.facts import GapRecorded, OutputRecorded
+from kernel_runtime.model.facts import Fact, GapRecorded, OutputRecorded
 from kernel_runtime.supervisor.bounds import Bounds, disk_is_short
 from kernel_runtime.wire import Header, Signer, decode_header, decode_json
 
@@ -70,6 +70,7 @@ class Recorder:
         self._admitted: dict[str | None, int] = {}
         """bytes by owner that are counted in `_used` and not journaled yet"""
         self._groups: list[tuple[str | None, bool, list[Raw]]] = []
+        self._facts: list[Fact] = []
         self._gaps: dict[tuple[str | None, str], list[int]] = {}
         self._gap_since = 0.0
         self._gap_pause = 0.0
@@ -131,6 +132,10 @@ class Recorder:
         self._add(owner, Raw(b'{"content":' + content + b',"type":"stream"}'))
         return content
 
+    def observe(self, fact: Fact) -> None:
+        """Take what the probe saw. It says itself how far the outbox has been read with it."""
+        self._facts.append(fact)
+
     def gap(self, owner: str | None, reason: str, messages: int, size: int) -> None:
         """Count what is not here."""
         if not self._gaps:
@@ -183,7 +188,7 @@ class Recorder:
         Call `journaled` once they are, or `forget` when they could not be.
         """
         self._asked = gaps
-        drafts: list[Draft] = []
+        drafts: list[Draft] = [Draft(fact, _SYSTEM, incarnation) for fact in self._facts]
         groups = self._groups
         for index, (owner, late, messages) in enumerate(groups):
             last = index == len(groups) - 1
@@ -209,6 +214,7 @@ class Recorder:
     def journaled(self, drafts: Sequence[Draft]) -> None:
         """`take`'s drafts are entries now."""
         self._groups.clear()
+        self._facts.clear()
         self._admitted.clear()
         if any(isinstance(d.fact, GapRecorded) for d in drafts):
             self._gaps.clear()
@@ -227,12 +233,17 @@ class Recorder:
                 self._used[owner] -= size
         self._admitted.clear()
         self._groups.clear()
+        self._facts.clear()
         self._gaps.clear()
         self._unchecked = _DISK_CHECK_BYTES
 
     @property
     def has_gaps(self) -> bool:
         return bool(self._gaps)
+
+    @property
+    def has_facts(self) -> bool:
+        return bool(self._facts)
 
     @property
     def has_output(self) -> bool:

@@ -17,6 +17,7 @@ from kernel_runtime.core.lifecycle import Policy, State, may_dispatch, next_dead
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.errors import DiskFull, EnvironmentFault, KernelRuntimeError
 from kernel_runtime.journal import Journal
+from kernel_runtime.model.entry import Draft
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.reserve import Reserve
 from kernel_runtime.testing.failpoints import reach
@@ -76,6 +77,8 @@ class Shell:
         """called after entries were appended"""
         self.on_change: list[Callable[[State], None]] = []
         """called after every event with the state before it"""
+        self.carry: tuple[Draft, ...] = ()
+        """what happened before the next event and is journaled with it, in one transaction"""
         self._tick: Timer | None = None
         self._tick_due: int | None = None
         self._retry: Timer | None = None
@@ -109,13 +112,15 @@ class Shell:
         self._proceed()
 
     def _append(self, event: m.Event, command: m.Append) -> None:
+        drafts = (*self.carry, *command.drafts)
         try:
-            self.journal.append(command.drafts, sync=command.sync)
+            self.journal.append(drafts, sync=command.sync)
         except DiskFull:
             if not isinstance(event, _ENDS) or not self._reserve.spend():
                 raise
             self.reactor.after(RETRY, self._lay_in_reserve)
-            self.journal.append(command.drafts, sync=command.sync)
+            self.journal.append(drafts, sync=command.sync)
+        self.carry = ()
 
     def _lay_in_reserve(self) -> None:
         if not self._reserve.restore():

@@ -77,6 +77,8 @@ class Groups:
         or code with these that changed.
         """
         pending = self.around(names)
+        if not any(name in self._of or self._is_walked(name) for name in pending):
+            return pending - names
         walk, components = self._walk(pending)
         for _ in range(_ROUNDS):
             more = self._met(components, pending)
@@ -118,11 +120,13 @@ class Groups:
         names = self._names
         walk = Walk(names, self._passive())
         for name in sorted(pending):
-            value = names.get(name, MISSING)
-            if value is not MISSING and id(type(value)) not in ATOMS:
-                walk.follow(name, value)
-            del value
+            if self._is_walked(name):
+                walk.follow(name, names[name])
         return walk, walk.components()
+
+    def _is_walked(self, name: str) -> bool:
+        value = self._names.get(name, MISSING)
+        return value is not MISSING and id(type(value)) not in ATOMS
 
     def _passive(self) -> list[int]:
         """What IPython keeps of what cells showed, and the frames of the last error."""
