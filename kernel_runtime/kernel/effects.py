@@ -101,6 +101,7 @@ class Effects:
         self._main = main_thread().ident
         self._begun = False
         self._without_tables = ""
+        self._looked = False
         self._tables = Tables()
 
     def install(self, own: Iterable[str] = ()) -> None:
@@ -120,14 +121,23 @@ class Effects:
         os.register_at_fork(after_in_child=_notes.clear)
         _hook(_notes)
 
-    def begin(self, execution: str) -> None:
-        """Right before the cell's own code, on the main thread."""
+    def begin(self, execution: str, *, look: bool = True) -> None:
+        """Right before the cell's code, on the main thread; without `look` the tables are not read yet."""
         if not self._begun:
             self._begun = True
             self._records.clear()  # the kernel's own start
         self._records[execution] = _Record()
         self._key = execution
         self._without_tables = ""
+        self._looked = False
+        if look:
+            self.look()
+
+    def look(self) -> None:
+        """Read the tables, unless that was done for this execution; before its first code that calls any."""
+        if self._looked:
+            return
+        self._looked = True
         try:
             self._tables.before()
         except OSError as error:  # no /proc, or no descriptor left to read it with
@@ -143,7 +153,7 @@ class Effects:
         undone: set[Effect] = set()
         more: list[Effect] = []
         signs = [self._without_tables] if self._without_tables else []
-        if not signs:
+        if self._looked and not signs:
             try:
                 undone = self._tables.undone(found, times)
                 more, signs = self._tables.after(found)

@@ -43,6 +43,7 @@ class Observer:
         effects.register(kernel.shell)
         self.ended_well = False
         self._touched: list[str] = []
+        self._was_volatile = True
         self._parent: bytes | None = None
         """raw header of the request whose cell runs"""
         self._declared: str | None = None
@@ -55,16 +56,21 @@ class Observer:
         self.ended_well = False
         self._parent = request.raw
         self._declared, code = effects.declared_by(code, request.message.get("metadata"))
-        drift = self.heap.begin(self._volatile())
+        # what could start something has been looked at after it ran
+        volatile = self._volatile() if self._was_volatile or self._touched else []
+        self._was_volatile = bool(volatile)
+        drift = self.heap.begin(volatile)
         self._touched.clear()
         if drift is not None:
             self._send("krt_drifted", {**drift, "found": "before"}, _NOBODY)
-        self._effects.begin(request.header["msg_id"])
+        self._effects.begin(request.header["msg_id"], look=False)
         return code
 
     def ran(self, code: CodeType) -> None:
         """The shell is about to run this."""
         self.heap.ran(code)
+        if not self.heap.is_quiet:
+            self._effects.look()
 
     def end(self, msg_type: str) -> None:
         """A request's reply and idle are out."""
@@ -75,9 +81,12 @@ class Observer:
             return
         began = time.perf_counter_ns()
         found, unseen = self._effects.end()
-        volatile = self._volatile()
+        # a cell that calls nothing starts nothing
+        volatile = self._volatile() if self._was_volatile or not self.heap.is_quiet else []
+        self._was_volatile = bool(volatile)
         content = self.heap.end(self.ended_well, volatile)
-        settings.note()
+        if not self.heap.is_quiet:
+            settings.note()
         content |= {"effects": found, "unseen": unseen, "declared": self._declared}
         content["nanoseconds"] = time.perf_counter_ns() - began
         self._send("krt_observed", content, parent)

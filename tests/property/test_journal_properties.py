@@ -296,7 +296,7 @@ def small_journal() -> bytes:
                 said: list[Fact] = [queued(name, key=name), started(name), printed(name, name * 6000, 7)]
                 said += [finished(name, outcome, execution_count=1, evidence={"why": "x"}, error=error)]
                 said += [facts.PrincipalAttached(), facts.HeapLossAccepted(how="accept")]
-                names = {
+                names: dict[str, dict[str, object]] = {
                     "x": {"how": "bound", "type": "int", "bytes": 28, "digest": f"d:{name}"},
                     name: {"how": "bound", "type": "big", "why": "too large"},
                 }

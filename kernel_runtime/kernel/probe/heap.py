@@ -26,6 +26,7 @@ from kernel_runtime.kernel.probe.bytecode import facts
 from kernel_runtime.kernel.probe.code import Touch, analyse
 from kernel_runtime.kernel.probe.digest import BOUND, Print, fingerprint
 from kernel_runtime.kernel.probe.groups import Groups
+from kernel_runtime.kernel.probe.quiet import is_quiet
 from kernel_runtime.kernel.probe.records import MISSING, Binding, Record, is_ours, is_output
 
 EXECUTION_BOUND = 512 << 20
@@ -56,7 +57,7 @@ class HeapProbe:
         namespace: dict[str, Any],
         hidden: Mapping[str, Any] | Iterable[str] = (),
         log: Callable[[str], None] | None = None,
-        holders: Callable[[], Iterable[dict[str, Any]]] | None = None,
+        holders: Callable[[], Iterable[Mapping[str, Any]]] | None = None,
     ) -> None:
         self._names = namespace
         self._hidden: Mapping[str, Any] = (
@@ -65,8 +66,11 @@ class HeapProbe:
         self._holders = holders
         self._log = log
         self._records: dict[str, Record] = {}
-        self._binding = Binding([], [], [])
+        self._binding = Binding([], [], [], [], [], [])
         self._there: set[str] = set()
+        self.is_quiet = True
+        """so far nothing but the interpreter ran in this execution"""
+        self._settled_by = 0
         self._groups = Groups(namespace, self._shown)
         self._codes: list[CodeType] = []
         self._before = _NOTHING
@@ -94,6 +98,7 @@ class HeapProbe:
     def begin(self, volatile: list[str]) -> dict[str, Any] | None:
         """Right before a cell runs: names that drifted, if something may have run since the last look."""
         self._codes, self._before, self._settled = [], _NOTHING, frozenset()
+        self.is_quiet, self._settled_by = True, 0
         if not volatile:
             return None
         try:
@@ -106,10 +111,15 @@ class HeapProbe:
         """The shell is about to run this: what it can touch while its names are what they are now."""
         self._codes.append(code)
         try:
-            found = analyse([code], self._names)
+            if is_quiet(code, self._names):
+                return  # it calls nothing, so it can lose nothing that `end` would have to follow
+            self.is_quiet = False
             # What the cell has bound by now is not what was there before it.
+            for earlier in self._codes[self._settled_by : -1]:
+                self._settled |= facts(earlier, "top").settles
+            self._settled_by = len(self._codes) - 1
+            found = analyse([code], self._names)
             self._before = _both(self._before, found._replace(reads=found.reads - self._settled))
-            self._settled |= facts(code, "top").settles
         except Exception as error:  # noqa: BLE001 - told in what `end` returns
             self._complain(error)
             failed = (f"probe failed: {lay.type_name(type(error))}",)
@@ -210,32 +220,45 @@ class HeapProbe:
 
     def _bindings(self) -> tuple[set[str], set[str]]:
         """Names that are there; of these, those that are new or seem to be bound to another object."""
-        names, there = self._names, self._there
-        keys, values = list(names), list(names.values())
-        idents, kinds = list(map(id, values)), list(map(id, map(type, values)))
-        values.clear()
-        old = self._binding
+        names, old = self._names, self._binding
+        keys = list(names)
         known = len(old.keys)
         # the shell adds names of its own for every cell
         if keys[:known] == old.keys and all(type(key) is str and is_ours(key) for key in keys[known:]):
-            lists = zip(keys, idents, kinds, old.idents, old.kinds, strict=False)
-            moved = {key for key, i, k, oi, ok in lists if i != oi or k != ok} & there
-            hidden = self._hidden
-            for key, ident, was in zip(keys, idents, old.idents, strict=False):
-                if ident != was and key in hidden and key not in there and not is_ours(key):
-                    break  # the shell's own name is a cell's now
-            else:
-                self._binding = Binding(keys, idents, kinds)
-                return there, moved
-        there = self._there = set(self._present())
-        before = {key: (i, k) for key, i, k in zip(old.keys, old.idents, old.kinds, strict=True)}
+            try:
+                now = self._bound(keys, old.tracked, old.shells)
+            except KeyError:  # a thread is at it
+                return self._bindings_anew()
+            if now.shell_idents == old.shell_idents:  # else a name of the shell's may be a cell's now
+                self._binding = now
+                if now.idents == old.idents and now.kinds == old.kinds:
+                    return self._there, set()
+                both = zip(now.tracked, now.idents, now.kinds, old.idents, old.kinds, strict=True)
+                return self._there, {key for key, i, k, was_i, was_k in both if i != was_i or k != was_k}
+        return self._bindings_anew()
+
+    def _bindings_anew(self) -> tuple[set[str], set[str]]:
+        names, old = self._names, self._binding
+        tracked = self._present()
+        there = self._there = set(tracked)
+        keys = list(names)
+        shells = [key for key in self._hidden if key in names and key not in there and not is_ours(key)]
+        now = self._binding = self._bound(keys, tracked, shells)
+        before = {key: (i, k) for key, i, k in zip(old.tracked, old.idents, old.kinds, strict=True)}
         moved = {
             key
-            for key, i, k in zip(keys, idents, kinds, strict=True)
-            if key in there and (before.get(key) != (i, k) or key not in self._records)
+            for key, i, k in zip(tracked, now.idents, now.kinds, strict=True)
+            if before.get(key) != (i, k) or key not in self._records
         }
-        self._binding = Binding(keys, idents, kinds)
         return there, moved
+
+    def _bound(self, keys: list[Any], tracked: list[str], shells: list[str]) -> Binding:
+        """Raises KeyError: a name is gone meanwhile."""
+        look = self._names.__getitem__
+        values = list(map(look, tracked))
+        idents, kinds = list(map(id, values)), list(map(id, map(type, values)))
+        values.clear()
+        return Binding(keys, tracked, idents, kinds, shells, list(map(id, map(look, shells))))
 
     def _in_order(self, due: Iterable[str]) -> list[str]:
         """Small ones first, so that a large one costs no other its digest."""

@@ -42,11 +42,16 @@ def is_ours(name: str) -> bool:
 
 
 class Binding(NamedTuple):
-    """What the names of the namespace were bound to, in its order: ids of the values and of their types."""
+    """What the names of the namespace were bound to: ids of the values and of their types."""
 
     keys: list[Any]
+    """all, in the namespace's order"""
+    tracked: list[str]
     idents: list[int]
     kinds: list[int]
+    shells: list[str]
+    """names that the shell hides while they hold what it put there"""
+    shell_idents: list[int]
 
 
 class Record:
