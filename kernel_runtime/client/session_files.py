@@ -261,9 +261,7 @@ def lives(session: SessionFile) -> bool:
     """Whether anything of the session runs: its supervisor, its kernel or a managed process."""
     from kernel_runtime.client import spawn
 
-    return (
-        spawn.is_running(session) or living_kernel(session) is not None or bool(living_holders(session))
-    )
+    return spawn.is_running(session) or living_kernel(session) is not None or bool(living_holders(session))
 
 
 def _process_in(document: object) -> process.ProcessId | None:
