@@ -17,7 +17,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -332,21 +332,3 @@ def last_words(path: str, limit: int = 8192) -> str:
     error, rest = said[fatal:].split(b"\n", 1)
     failed = rest[max(0, rest.find(b"Current thread")) :]
     return (error + b"\n\n" + failed)[:limit].decode("utf-8", "backslashreplace")
-
-
-def signal_left(
-    session_id: str, kernel: KernelRecord | None, signum: int, spare: Collection[int] = ()
-) -> list[dict[str, Any]]:
-    """Signal every marked process of a session but its kernel and those to spare.
-
-    `{"pid", "argv", "execution_id"}` of each.
-    """
-    left: list[dict[str, Any]] = []
-    for who, env in process.marked_processes(MARK, session_id):
-        if who.pid in spare or (kernel is not None and who in (kernel.process, kernel.foster)):
-            continue
-        argv = process.command_line(who.pid)
-        left.append({"pid": who.pid, "argv": argv, "execution_id": started_by_execution(session_id, env)})
-        with contextlib.suppress(PermissionError):
-            process.signal_process(who, signum)
-    return left

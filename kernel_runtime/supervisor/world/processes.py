@@ -3,6 +3,7 @@
 A process belongs to the session by one of these, the first that holds, and its row says which:
 
 - `environment`: it carries the session's mark, which every program started from a kernel inherits;
+- `managed`: `krt spawn` or `krt term` started it, with whatever environment;
 - `descendant`: its parents lead to the kernel, or to a process of the session;
 - `adopted`: it lost its parents and came to the supervisor, which is the subreaper of the kernel and of
   what the kernel starts. Whoever the supervisor starts itself shares its session (setsid(2)), and no
@@ -12,8 +13,8 @@ The execution that started it is in its environment. A process that was forked a
 the environment of its parent; then it is the execution of that parent, or the one execution that ran at
 the instant it started, and the row says so. Another session that a cell has created is not its own.
 
-Not promised: a process that cleared its environment *and* was orphaned while no supervisor was there
-(it went to init), or one that another subreaper took.
+Not promised: a process that cleared its environment *and* was orphaned while no supervisor was there, or
+while another than the one that started the kernel was (it went to init), or one that another subreaper took.
 """
 
 from __future__ import annotations
@@ -56,6 +57,8 @@ class Scope(Struct, frozen=True, kw_only=True):
     """processes that the kernel had before its first execution: as the kernel itself"""
     excluded: AbstractSet[int] = frozenset()
     """processes that are part of the machinery"""
+    managed: AbstractSet[int] = frozenset()
+    """living processes that the session itself was told to start"""
 
 
 def find(table: Mapping[int, Stat], scope: Scope, known: Mapping[tuple[int, int], Member]) -> list[Member]:
@@ -100,10 +103,11 @@ class _Search:
         parent = self._found.get(stat.ppid)
         related = parent is not None or stat.ppid == scope.kernel or stat.ppid in scope.kernel_parts
         before = self._known.get((stat.pid, stat.start_time))
+        managed = stat.pid in scope.managed
         orphan = stat.ppid == scope.supervisor and stat.session != self._own_session
         if mark is not None and mark != scope.session_id:
             return None  # of a session that one of our cells created
-        if mark is None and not related and not orphan and before is None:
+        if mark is None and not (related or orphan or managed or before is not None):
             return None
         if mark is None and SUPERVISOR in procfs.command(stat.pid)[:8]:
             return None
@@ -114,7 +118,9 @@ class _Search:
             execution_id, execution_by = parent.execution_id, "parent"
         if execution_id is None and before is None:
             execution_id, execution_by = scope.running_at(stat), "time"
-        by = "environment" if mark is not None else "descendant" if related else "adopted"
+        by = "descendant" if related else "adopted"
+        if mark is not None or managed:
+            by = "environment" if mark is not None else "managed"
         return Member(
             stat=stat,
             by=by,

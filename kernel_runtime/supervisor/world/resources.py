@@ -97,6 +97,7 @@ class World:
         kept = self._s.keeper.child_pid
         if kept is not None and kept != kernel:
             excluded.add(kept)
+        managed = self.managed()
         recent: list[Any] = []
 
         def running_at(stat: Stat) -> str | None:
@@ -116,10 +117,11 @@ class World:
                 pid for pid, start in self._own().children if pid in table and table[pid].start_time == start
             },
             excluded=excluded,
+            managed={row["pid"] for row in managed if row["truth"] == "true"},
         )
         members = find(table, scope, self.memory.members)
-        managed = {row.get("pid") for row in self.managed()}
-        own = [member for member in members if member.stat.pid not in managed]
+        not_ours = {row.get("pid") for row in managed}
+        own = [member for member in members if member.stat.pid not in not_ours]
         unknown = {
             member.stat.pid: procfs.command(member.stat.pid)
             for member in own
