@@ -1,13 +1,15 @@
 """Random programs of cells, and an oracle that knows by brute force what is true of their heap.
 
 The oracle runs a program in a namespace that records every read and every binding, down to those of
-functions (a dict's subclass: LOAD_GLOBAL asks it by `__getitem__`), and takes a canonical picture of
-every name's value after every cell and after what happened between two cells. It shares no code with
+functions (a dict's subclass: LOAD_GLOBAL asks it by `__getitem__`; what STORE_GLOBAL binds goes past it
+and is found by comparing), and takes a canonical picture of every name's value after every cell and
+after what happened between two cells. It shares no code with
 the probe: pictures are built by walking values, not by digests of pickles.
 """
 
 from __future__ import annotations
 
+import dis
 import re
 import threading
 import types
@@ -246,9 +248,25 @@ class Recording(dict[str, Any]):
     binds: set[str]
     moves: set[str]
     """bound to another object than before"""
+    before: dict[str, Any]
 
     def begin(self) -> None:
         self.reads, self.binds, self.moves = set(), set(), set()
+        self.before = dict.copy(self)
+
+    def compare(self, source: str) -> None:
+        """What was bound past `__setitem__`: by functions with `global`, or where a cell holds such."""
+        for name in self.before.keys() | self.keys():
+            if self.before.get(name, self) is not self.get(name, self):
+                self.binds.add(name)
+                self.moves.add(name)
+        for instruction in dis.get_instructions(compile(source, "<cell>", "exec")):
+            if instruction.opname == "STORE_GLOBAL":
+                self.binds.add(str(instruction.argval))
+        # what was there only meanwhile left nothing that could be superseded
+        gone = {name for name in self.binds if name not in self.before and name not in self}
+        self.binds -= gone
+        self.moves -= gone
 
     def __getitem__(self, name: str) -> Any:
         value = super().__getitem__(name)
@@ -292,6 +310,7 @@ class Oracle:
         for cell in cells:
             space.begin()
             ok = execute(cell.source, space)
+            space.compare(cell.source)
             traced = space.reads, space.binds, space.moves
             after_cell = pictures(space)
             if cell.between:

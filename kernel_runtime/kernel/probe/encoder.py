@@ -8,8 +8,8 @@ to where it was first: what shares what is content. Numbers and texts are not: e
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Iterable
-from itertools import repeat
+from collections.abc import Callable, Collection
+from itertools import compress, repeat
 from operator import is_
 from typing import Any
 
@@ -19,7 +19,7 @@ from kernel_runtime.kernel.probe import layout as lay
 
 _DEPTH_MAX = 120
 _FLUSH = 1 << 16
-_MANY = 64
+_MANY = 128
 
 _ATOM_TYPES = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
 ATOMS = frozenset(map(id, _ATOM_TYPES))
@@ -31,24 +31,22 @@ class Unreadable(Exception):
     """No exact digest: args[0] says why."""
 
 
-def kinds_of(items: Iterable[object]) -> set[int]:
-    """The ids of their types; a set of types would hash them, and a metaclass may define that."""
-    if type(items) is list and len(items) > _MANY:
-        first = type(items[0])
-        if all(map(is_, map(type, items), repeat(first))):
-            return {id(first)}
+def kinds_of(items: Collection[object]) -> set[int]:
+    """The ids of their types."""
+    if len(items) > _MANY and lay.types_hash_plainly():
+        return set(map(id, set(map(type, items))))
     return set(map(id, map(type, items)))
 
 
-def atoms_only(items: Iterable[object]) -> bool:
-    return kinds_of(items) <= ATOMS
-
-
-def text_size(items: list[Any], kinds: set[int]) -> int:
-    """How long its texts are together, all of them counted in C where nothing else is there."""
+def text_size(items: Collection[Any], kinds: set[int]) -> int:
+    """How long its texts are together, counted in C."""
     if kinds <= TEXTS:
         return sum(map(len, items))
-    return sum([len(item) for item in items if id(type(item)) in TEXTS])
+    return sum(
+        sum(map(len, compress(items, map(is_, map(type, items), repeat(cls)))))
+        for cls in (str, bytes)
+        if id(cls) in kinds
+    )
 
 
 class Encoder:

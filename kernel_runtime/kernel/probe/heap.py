@@ -95,11 +95,16 @@ class HeapProbe:
 
     # -- around an execution
 
-    def begin(self, volatile: list[str]) -> dict[str, Any] | None:
-        """Right before a cell runs: names that drifted, if something may have run since the last look."""
+    def begin(self, volatile: list[str], *, ended: bool = False) -> dict[str, Any] | None:
+        """Right before a cell runs: names that drifted, if something may have run since the last look.
+
+        Args:
+            volatile: what runs beside it.
+            ended: whether something else did, and has ended by now.
+        """
         self._codes, self._before, self._settled = [], _NOTHING, frozenset()
         self.is_quiet, self._settled_by = True, 0
-        if not volatile:
+        if not volatile and not ended:
             return None
         try:
             rows = self._check()

@@ -12,9 +12,11 @@ import functools
 import gc
 import types
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
+
+from kernel_runtime.kernel.probe.layout import types_hash_plainly
 
 LEAF, CONTAINER, FUNCTION, METHOD, CLASS, MODULE, CELL, PLAIN, FOREIGN, OPAQUE, SHELL, WEAK, GENERATOR = (
     range(13)
@@ -22,6 +24,12 @@ LEAF, CONTAINER, FUNCTION, METHOD, CLASS, MODULE, CELL, PLAIN, FOREIGN, OPAQUE, 
 """LEAF holds no code; CONTAINER is one of Python's own; CELL is an instance of a class that a cell made;
 PLAIN is made of parts and calls nothing but them; FOREIGN is of a library; OPAQUE is not looked into; SHELL
 can do anything to the namespace; WEAK hides what it stands for."""
+
+CLOSED: Final = frozenset({LEAF, OPAQUE})
+_MOST_INERT: Final = 10_000_000
+_INERT_DEPTH: Final = 20
+_MANY: Final = 128
+_SEQUENCES: Final = frozenset(map(id, (list, tuple, set, frozenset)))
 
 _dict_of_class = type.__dict__["__dict__"].__get__
 _order_of_class = type.__dict__["__mro__"].__get__
@@ -90,6 +98,38 @@ _FIXED: Final[dict[int, int]] = {
     id(types.AsyncGeneratorType): GENERATOR,
 }
 """types that live as long as the process, so that their ids are theirs"""
+
+
+def distinct_types(items: Collection[object]) -> Collection[type]:
+    """Their types, each once."""
+    if len(items) > _MANY and types_hash_plainly():
+        return set(map(type, items))
+    kept = list(map(type, items))
+    return dict(zip(map(id, kept), kept, strict=True)).values()
+
+
+def is_inert(container: Any, kind: Callable[[type], int], namespace: dict[str, Any]) -> bool:
+    """Whether there surely is no code in a container, nor in those inside it: seen a level at a time."""
+    distinct = distinct_types(container) if id(type(container)) in _SEQUENCES else ()
+    if distinct and CLOSED.issuperset(map(kind, distinct)):
+        return True  # however long it is
+    level, elements = [container], 0
+    for _ in range(_INERT_DEPTH):
+        found = [(cls, kind(cls)) for cls in distinct_types(level)]
+        if all(kind in CLOSED for _, kind in found):
+            return True
+        if not all(kind in CLOSED or kind == CONTAINER for _, kind in found):
+            return False
+        containers = {id(cls) for cls, kind in found if kind == CONTAINER}
+        if len(containers) < len(found):
+            level = [item for item in level if id(type(item)) in containers]
+        if id(namespace) in map(id, level):
+            return False
+        level = gc.get_referents(*level)
+        elements += len(level)
+        if elements > _MOST_INERT:
+            return False
+    return False
 
 
 def class_dict(cls: type) -> Any:

@@ -27,7 +27,8 @@ _OURS = frozenset(
         "__loader__",
         "__spec__",
     )
-    + ("__builtins__", "__builtin__", "__file__", "__session__", "__annotations__")
+    # What Python puts there by itself: a module's annotations, and which warnings it has shown.
+    + ("__builtins__", "__builtin__", "__file__", "__session__", "__annotations__", "__warningregistry__")
 )
 
 

@@ -80,6 +80,7 @@ _STOPS = frozenset(
 )
 _SKIP = ATOMS | _STOPS
 _TUPLE = frozenset((id(tuple),))
+_SEQUENCES = frozenset(map(id, (list, tuple, set, frozenset)))
 
 # Made by class statements and decorators, of parts that many classes have in common.
 _CLASS_PARTS = frozenset(
@@ -223,8 +224,11 @@ class Walk:
         """
         skip, items = self._skip, ELEMENTS
         while stack:
-            references = self._references(stack.pop())
+            obj = stack.pop()
             left -= 1
+            if id(type(obj)) in _SEQUENCES and kinds_of(obj) <= skip:
+                continue  # however long it is
+            references = self._references(obj)
             while references:
                 items -= len(references)
                 kinds = kinds_of(references)

@@ -20,6 +20,7 @@ from kernel_runtime.kernel.probe.instructions import NOTHING, Kind, Names
 from kernel_runtime.kernel.probe.kinds import (
     CELL,
     CLASS,
+    CLOSED,
     CONTAINER,
     FOREIGN,
     FUNCTION,
@@ -27,13 +28,14 @@ from kernel_runtime.kernel.probe.kinds import (
     LEAF,
     METHOD,
     MODULE,
-    OPAQUE,
     SHELL,
     WEAK,
     class_dict,
     class_order,
     contents,
+    distinct_types,
     is_cell_class,
+    is_inert,
     kind_of_type,
     module_dict,
     referents,
@@ -44,7 +46,6 @@ from kernel_runtime.kernel.probe.onlookers import is_harmless, is_partial
 _MOST_VISITS: Final = 50_000
 _MOST_ELEMENTS: Final = 1_000_000
 _MANY: Final = 8
-_CLOSED: Final = frozenset({LEAF, OPAQUE})
 _GENERATORS: Final = 0x20 | 0x80 | 0x200
 _NEAR: Final = 2
 """the namespace found that many references inside a library's object is that object's to use"""
@@ -456,6 +457,8 @@ class Walk:
 
     def follow(self, value: object, settled: Names, *, escapes: bool = True) -> None:
         """Whatever code can be reached through the object; breadth first, each level at once."""
+        if self.kind(type(value)) == CONTAINER and is_inert(value, self.kind, self.namespace):
+            return
         level: list[object] = [value]
         depth = 0
         while level:
@@ -465,14 +468,13 @@ class Walk:
             if self.elements > _MOST_ELEMENTS:
                 self.dynamic.add("objects")
                 return
-            # By id: a metaclass may define __hash__. A long level is mostly of a few types.
-            distinct = types if len(level) < _MANY else dict(zip(map(id, types), types, strict=True)).values()
-            if _CLOSED.issuperset([self.kind(cls) for cls in distinct]):
+            distinct = types if len(level) < _MANY else distinct_types(level)
+            if CLOSED.issuperset([self.kind(cls) for cls in distinct]):
                 return
             deeper: list[object] = []
             for item, cls in zip(level, types, strict=True):
                 kind = kinds[id(cls)]
-                if kind in _CLOSED or not self.visit(item, settled):
+                if kind in CLOSED or not self.visit(item, settled):
                     continue
                 if item is self.namespace:
                     if depth <= _NEAR:
