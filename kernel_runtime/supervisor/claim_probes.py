@@ -48,8 +48,9 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 class Observers:
     """Runs jobs on a few daemon threads; their results come back on the reactor's."""
 
-    def __init__(self, reactor: Reactor) -> None:
+    def __init__(self, reactor: Reactor, threads: int = THREADS) -> None:
         self._reactor = reactor
+        self._most = threads
         self._jobs: queue.SimpleQueue[tuple[Job, Done]] = queue.SimpleQueue()
         self._results: deque[tuple[Done, Seen]] = deque()
         self._bell: int | None = None
@@ -62,7 +63,7 @@ class Observers:
             self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
             self._reactor.watch(self._bell, self._ring)
         self._busy += 1
-        if self._threads < min(THREADS, self._busy):
+        if self._threads < min(self._most, self._busy):
             self._threads += 1
             threading.Thread(target=self._run, name=f"observer-{self._threads}", daemon=True).start()
         self._jobs.put((job, done))

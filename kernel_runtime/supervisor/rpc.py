@@ -254,7 +254,7 @@ class Rpc:
     def _status(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         limit = args.get("limit")
 
-        def done(report: Report) -> None:
+        def done(report: Report, document: dict[str, Any]) -> None:
             # whoever reads the table has been told; where that cannot be journaled, the next exec tells again
             told = m.LossTold(
                 principal=principal,
@@ -262,7 +262,7 @@ class Rpc:
                 how=str(args.get("how", "status")),
             )
             self._s.shell.request(told, Token(lambda _: None, lambda _: None))
-            token.respond(msgspec.to_builtins(report))
+            token.respond(document)
 
         Survey(self._s, int(limit) if limit is not None else None, done, token.refuse).begin()
 

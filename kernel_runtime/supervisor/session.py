@@ -31,6 +31,7 @@ from kernel_runtime.model.entry import Draft
 from kernel_runtime.model.facts import ExecutionQueued, SessionCreated, SupervisorStarted, SupervisorStopped
 from kernel_runtime.supervisor import bounds as bounds_module
 from kernel_runtime.supervisor import jupyter_requests, launch
+from kernel_runtime.supervisor.aside import Reports
 from kernel_runtime.supervisor.asking import REPLY, KernelQuestions
 from kernel_runtime.supervisor.claims import Claims
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
@@ -154,8 +155,13 @@ class Supervisor:
         notebook = Path(self.identity.notebook)
         self.notebooks = NotebookKeeper(self.reactor, journal.reader(), notebook, directory / "notebook.mark")
         self.reporter = Reporter(
-            self.identity.name, self.identity.session_id, self.shell.reader, self.notebooks.edited_sources
+            self.identity.name,
+            self.identity.session_id,
+            self.shell.reader,
+            self.notebooks.edited_sources,
+            unseen=lambda: self.tty.unseen,
         )
+        self.reports = Reports(self, self.notebooks.edited_sources)
         self.questions = KernelQuestions(self, probe_session)
         self.ending = Ending(self)
         self.rpc = Rpc(self)

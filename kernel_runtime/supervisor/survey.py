@@ -2,7 +2,8 @@
 
 The kernel is asked for its names as they are now, claims are checked, the world is looked at, and a
 busy cell is asked why it is busy. Each has its time; what did not come by then is told as what the
-journal knows, and nothing waits for a kernel that does not answer.
+journal knows, and nothing waits for a kernel that does not answer. The journal is read beside the reactor
+(`aside`), however many cells it has.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from msgspec.structs import replace
-
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.model.truth import Report
+from kernel_runtime.supervisor.aside import Made
+from kernel_runtime.supervisor.world.resources import WORLD_WITHIN
+from kernel_runtime.supervisor.world.rows import settings_rows
 
 if TYPE_CHECKING:
     from kernel_runtime.supervisor.session import Supervisor
@@ -30,20 +32,23 @@ _AGAIN = 0.01
 
 
 class Survey:
-    """One status on its way to `on_done` or `on_fault`; one of them is called, once."""
+    """One status on its way to `on_done` or `on_fault`; one of them is called, once.
+
+    `on_done` gets the journal's report and the document that is told, with everybody's part in it.
+    """
 
     def __init__(
         self,
         supervisor: Supervisor,
         limit: int | None,
-        on_done: Callable[[Report], None],
+        on_done: Callable[[Report, dict[str, Any]], None],
         on_fault: Callable[[KernelRuntimeError], None],
     ) -> None:
         self._s = supervisor
         self._limit = limit
         self._on_done, self._on_fault = on_done, on_fault
         self._parts: dict[str, Any] = {}
-        self._waiting = {"snapshot", "claims", "activity"}
+        self._waiting = {"snapshot", "claims", "activity", "world"}
 
     def begin(self) -> None:
         self._s.keeper.look()
@@ -53,6 +58,7 @@ class Survey:
             self._s.world.activity.describe(lambda found: self._have("activity", found))
         else:
             self._have("activity", None)
+        self._s.questions.ask("world", {}, lambda found: self._have("world", found), WORLD_WITHIN)
         when_observed(self._s, self._ask, OBSERVED_WITHIN_STATUS)
 
     def _ask(self) -> None:
@@ -68,20 +74,19 @@ class Survey:
         self._waiting.discard(part)
         if self._waiting:
             return
+        self._s.reports.ask(self._limit, self._parts["snapshot"], self._made, self._on_fault)
+
+    def _made(self, made: Made) -> None:
+        why = made.report.why
+        if self._parts["activity"] is not None and "execution_id" in why:
+            why = {**why, "activity": self._parts["activity"]}
         try:
-            report = self._report()
+            resources = [*self._s.world.resources(), *settings_rows(self._parts["world"] or {})]
         except KernelRuntimeError as error:
             self._on_fault(error)
             return
-        self._on_done(report)
-
-    def _report(self) -> Report:
-        state = self._s.shell.state
-        report = self._s.reporter.full(state, self._limit, self._parts["snapshot"])
-        why = report.why
-        if self._parts["activity"] is not None and state.running is not None:
-            why = {**why, "activity": self._parts["activity"]}
-        return replace(report, resources=self._s.world.resources(), claims=self._parts["claims"], why=why)
+        document = made.document(resources=resources, claims=self._parts["claims"], why=why)
+        self._on_done(made.report, document)
 
 
 def when_observed(supervisor: Supervisor, then: Callable[[], None], within: float = OBSERVED_WITHIN) -> None:

@@ -64,7 +64,7 @@ class World:
         def why(_principal: str, _args: dict[str, Any], token: Any, _request: object) -> None:
             self._s.keeper.look()
             state = self._s.shell.state
-            reasons = dict(self._s.reporter.brief(state).why)
+            reasons = self._s.reporter.why(state)
             told = {"state": state.name, "why": reasons}
             if state.running is None or state.kernel != "up":
                 token.respond(told)
