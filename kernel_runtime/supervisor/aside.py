@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +57,9 @@ class _Asked(Struct, frozen=True):
 class Reports:
     """Makes the reports of one session, in the order in which they were asked for."""
 
-    def __init__(self, supervisor: Supervisor, edited_sources: Any) -> None:
+    def __init__(
+        self, supervisor: Supervisor, edited_sources: Callable[[], Mapping[str, str] | None]
+    ) -> None:
         self._s = supervisor
         self._edited_sources = edited_sources
         self._thread = Observers(supervisor.reactor, threads=1)
@@ -89,10 +91,23 @@ class Reports:
 
     def _start(self, asked: _Asked, reader: JournalReader) -> None:
         self._busy = True
-        state, identity, unseen = self._s.shell.state, self._s.identity, self._s.tty.unseen
-        reporter = Reporter(identity.name, identity.session_id, reader, self._edited_sources, lambda: unseen)
+        state, identity = self._s.shell.state, self._s.identity
+        unseen, observes = self._s.tty.unseen, self._s.keeper.observes
+        reporter = Reporter(
+            identity.name,
+            identity.session_id,
+            reader,
+            self._edited_sources,
+            unseen=lambda: unseen,
+            observes=lambda: observes,
+        )
         make = partial(reporter.full, state, asked.limit, asked.snapshot)
         self._thread.submit(partial(_made, make), partial(self._done, asked))
+
+    def close(self) -> None:
+        """Make no more; one that is being made is not waited for."""
+        self._waiting.clear()
+        self._thread.close()
 
     def _begin(self) -> JournalReader:
         if self._reader is None:

@@ -33,7 +33,7 @@ class KernelQuestions:
         """Ask one thing; `timeout` in seconds. Ops are in kernel/answering.py."""
         link = self._s.keeper.link
         state = self._s.shell.state
-        if link is None or link.record.outbox is None or state.kernel != "up":
+        if link is None or not link.record.observes or state.kernel != "up":
             self._s.reactor.after(0, lambda: on_answer(None))
             return
         msg_id = f"ask-{uuid.uuid4().hex}"

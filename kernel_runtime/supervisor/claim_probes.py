@@ -46,12 +46,15 @@ _WILDCARDS = ("0.0.0.0", "::")  # noqa: S104 - compared with, never bound
 
 
 class Observers:
-    """Runs jobs on a few daemon threads; their results come back on the reactor's."""
+    """Runs jobs on a few daemon threads; their results come back on the reactor's.
+
+    Neither `close` nor the process's exit waits for a job, however long it hangs.
+    """
 
     def __init__(self, reactor: Reactor, threads: int = THREADS) -> None:
         self._reactor = reactor
         self._most = threads
-        self._jobs: queue.SimpleQueue[tuple[Job, Done]] = queue.SimpleQueue()
+        self._jobs: queue.SimpleQueue[tuple[Job, Done] | None] = queue.SimpleQueue()
         self._results: deque[tuple[Done, Seen]] = deque()
         self._bell: int | None = None
         self._threads = 0
@@ -68,11 +71,19 @@ class Observers:
             threading.Thread(target=self._run, name=f"observer-{self._threads}", daemon=True).start()
         self._jobs.put((job, done))
 
+    def close(self) -> None:
+        """Let the threads end, each when what it does is done."""
+        for _ in range(self._threads):
+            self._jobs.put(None)
+
     def _run(self) -> None:
         bell = self._bell
         assert bell is not None
         while True:
-            job, done = self._jobs.get()
+            next_one = self._jobs.get()
+            if next_one is None:
+                return
+            job, done = next_one
             try:
                 seen = job()
             except Exception as error:  # noqa: BLE001 - a fault of ours is told as the reason, and the thread goes on

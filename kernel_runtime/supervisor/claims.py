@@ -132,6 +132,11 @@ class Claims:
                     claim.checked_at, claim.checked_seq = entry.at, entry.seq
             after = batch[-1].seq
 
+    def close(self) -> None:
+        """No more is looked at; what hangs in a look is not waited for."""
+        self._quick.close()
+        self._slow.close()
+
     # -- rows
 
     def rows(
@@ -402,7 +407,11 @@ class Claims:
         state = self._s.shell.state
         if state.kernel != "up":
             return f"the kernel is {state.name}"
-        return None if state.own else "not to be had: this kernel is not one that tells of its names"
+        return (
+            None
+            if state.own and self._s.keeper.observes
+            else "not to be had: this kernel is not one that tells of its names"
+        )
 
     def _append(self, fact: Fact, principal: str, *, sync: bool) -> tuple[int, int]:
         """The new entry's `(seq, at)`."""

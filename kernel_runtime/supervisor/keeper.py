@@ -114,6 +114,11 @@ class Keeper:
         return self._child.pid if self._child is not None else None
 
     @property
+    def observes(self) -> bool:
+        """False if the kernel that lives tells nothing of its names: not ours, or of an older version."""
+        return self.record is None or self.record.observes
+
+    @property
     def path(self) -> Path:
         return self._directory / "kernel.json"
 

@@ -80,6 +80,8 @@ class KernelRecord(Struct, frozen=True, kw_only=True):
     """FIFO: what is written there is typed on the terminal"""
     screen: str = ""
     """file to which the terminal's output is appended"""
+    observes: bool = False
+    """it tells what executions did to its names; False also for one of ours that an older version started"""
 
 
 def become_subreaper() -> None:
@@ -189,6 +191,7 @@ def start(
         terminal=terminal,
         keys=str(keys),
         screen=str(screen),
+        observes=own,
     )
     return child, record
 

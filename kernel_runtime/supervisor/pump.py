@@ -235,7 +235,8 @@ class Pump:
                 self.flush()
             else:
                 self._recorder.journaled(())
-            self._unobserved, self._looks = parent.msg_id, 0
+            if self.link is not None and self.link.record.observes:
+                self._unobserved, self._looks = parent.msg_id, 0
         elif header.msg_type == "input_request":
             self.flush(gaps=True)
             self.asked(parent, frames, record.position)

@@ -22,6 +22,7 @@ from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.execution import Cell, Name, Observation
 from kernel_runtime.model.truth import CELL_TRUTHS, CellTruth, Report
 
+OLDER = "not to be had: an older version started this kernel; a restart gives one that tells of its names"
 ATTACH_CELLS = 20
 """cells an attach lists; its counts are complete"""
 _SOURCES = 50
@@ -38,7 +39,9 @@ class Reporter:
         session_id: str,
         reader: JournalReader,
         edited_sources: Callable[[], Mapping[str, str] | None],
+        *,
         unseen: Callable[[], Sequence[int]] = tuple,
+        observes: Callable[[], bool] = lambda: True,
     ) -> None:
         self._name = name
         self._session_id = session_id
@@ -47,6 +50,8 @@ class Reporter:
         """`cell_id → digest` of the notebook's cells, or None while the file is as we wrote it"""
         self._unseen = unseen
         """processes that have the kernel's terminal, sleep, and may not be looked into"""
+        self._observes = observes
+        """whether the living kernel, if it is ours, is of a version that tells of names"""
 
     def brief(self, state: State) -> Report:
         """Complete counts and the worst cells; costs the same however long the journal is."""
@@ -140,8 +145,8 @@ class Reporter:
         ]
 
     def _tells(self, state: State) -> bool:
-        """Whether the kernel tells of names: ours do."""
-        return state.own
+        """Whether the kernel tells of names: ours do, but for one that an older version has started."""
+        return state.own and self._observes()
 
     def _names_of(self, state: State, cells: Sequence[Cell]) -> reconcile.HeapView:
         """What is known of the names that these cells depend on."""
@@ -171,8 +176,8 @@ class Reporter:
 
     def why(self, state: State) -> dict[str, Any]:
         why = self._why_so(state)
-        if state.incarnation and not state.own:
-            why["names"] = FOREIGN
+        if state.incarnation and not self._tells(state):
+            why["names"] = FOREIGN if not state.own else OLDER
         return why
 
     def _why_so(self, state: State) -> dict[str, Any]:

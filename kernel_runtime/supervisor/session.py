@@ -160,6 +160,7 @@ class Supervisor:
             self.shell.reader,
             self.notebooks.edited_sources,
             unseen=lambda: self.tty.unseen,
+            observes=lambda: self.keeper.observes,
         )
         self.reports = Reports(self, self.notebooks.edited_sources)
         self.questions = KernelQuestions(self, probe_session)
@@ -501,6 +502,8 @@ class Supervisor:
         kernel_lives = self.shell.state.kernel in ("up", "starting")
         self.notebooks.close()
         self.world.close()
+        self.claims.close()
+        self.reports.close()
         self.keeper.close()
         self.door.close()
         self._context.term()

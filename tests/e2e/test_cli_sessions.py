@@ -191,8 +191,10 @@ def test_follow_goes_on_from_a_cursor_until_the_session_is_stopped(krt_home: Pat
     assert entries[-1]["kind"] == "SupervisorStopped"
 
 
-def test_follow_shows_what_runs_from_its_start(alice: str) -> None:
-    krt("exec", alice, "import time; print('go', flush=True); time.sleep(1.5); print('end')", "--detach")
+def test_follow_shows_what_runs_from_its_start(alice: str, krt_home: Path) -> None:
+    go_on = krt_home / "go on"
+    wait = f"while not os.path.exists({str(go_on)!r}): time.sleep(0.01)"
+    krt("exec", alice, f"import os, time; print('go', flush=True)\n{wait}\nprint('end')", "--detach")
     tail = subprocess.Popen(
         [sys.executable, "-m", "kernel_runtime.cli", "follow", alice],
         stdout=subprocess.PIPE,
@@ -200,11 +202,13 @@ def test_follow_shows_what_runs_from_its_start(alice: str) -> None:
         text=True,
     )
     assert tail.stdout is not None
-    assert [tail.stdout.readline() for _ in range(2)] == ["go\n", "end\n"]
+    assert tail.stdout.readline() == "go\n"
+    go_on.touch()
+    assert tail.stdout.readline() == "end\n"
     tail.send_signal(signal.SIGINT)
     _, err = tail.communicate(timeout=30)
     assert tail.returncode == 0
-    assert "queued: import time; print('go'" in err
+    assert "queued: import os, time; print('go'" in err
     assert "krt follow alice --after" in err
 
 

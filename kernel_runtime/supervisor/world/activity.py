@@ -59,7 +59,7 @@ class Activity:
             on_described({"doing": waiting.UNKNOWN, "evidence": {"kernel": None}})
             return
         pid = record.process.pid
-        asked = record.outbox is not None and self._s.shell.state.kernel == "up"
+        asked = record.observes and self._s.shell.state.kernel == "up"
         looks = [look(pid)]
         answers: list[Mapping[str, Any] | None] = []
 

@@ -19,6 +19,7 @@ import pytest
 from kernel_runtime.core.claims import File, Http, Pid, Port
 from kernel_runtime.supervisor import claim_probes, launch
 from kernel_runtime.supervisor.reactor import Reactor
+from tests.support import eventually
 
 
 @contextmanager
@@ -215,3 +216,38 @@ def test_results_come_back_on_the_reactor_and_a_fault_is_one() -> None:
     assert [seen for _, seen in found if "unknown" in seen] == [
         {"unknown": "looking failed: ValueError: broken"}
     ]
+
+
+HANGING = """
+import os, threading
+from kernel_runtime.supervisor.claim_probes import Observers
+from kernel_runtime.supervisor.reactor import Reactor
+from tests.support import eventually
+observers, begun = Observers(Reactor()), threading.Event()
+def hang():  # as a resolver that does not come back
+    begun.set()
+    os.read(os.pipe()[0], 1)
+observers.submit(hang, print)
+begun.wait()
+observers.close()
+print("closed")
+"""
+
+
+def test_an_exit_waits_for_no_look_that_hangs() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HANGING], capture_output=True, text=True, timeout=30, check=True
+    )
+    assert (done.stdout, done.stderr) == ("closed\n", "")
+
+
+def test_closed_observers_leave_no_thread() -> None:
+    reactor = Reactor()
+    before = set(threading.enumerate())
+    observers = claim_probes.Observers(reactor)
+    observers.submit(dict, lambda _: reactor.stop())
+    reactor.after(10.0, reactor.stop)
+    reactor.run()
+    assert set(threading.enumerate()) > before
+    observers.close()
+    eventually(lambda: set(threading.enumerate()) <= before, what="its threads have ended")
