@@ -168,6 +168,11 @@ class OutboxWriter:
             self._ring()
         return done
 
+    def ring(self) -> None:
+        """Wake the reader if it waits: for what the probe tells when no execution ends."""
+        if self._control[fmt.C_ARMED]:
+            self._ring()
+
     @property
     def head(self) -> int:
         """Position after the last byte written."""

@@ -32,6 +32,7 @@ from kernel_runtime.kernel.streams import plain_stderr
 # IPython takes exit and quit away and gives its own, for each cell.
 _BUILTINS = {name: value for name, value in vars(builtins).items() if name not in ("_", "exit", "quit")}
 _EVALUE_MAX = 1 << 20
+_INPUTS = 100
 
 
 class KernelDisplayPublisher(ParentHeader, ZMQDisplayPublisher):
@@ -86,6 +87,8 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
 
     last_error: dict[str, Any] | None = None
     """`{"ename", "evalue", "traceback"}` of the last error shown since the cell began"""
+    _inputs_from = 1
+    """the oldest input that is in the namespace"""
 
     @property
     def parent_header(self) -> dict[str, Any]:
@@ -121,6 +124,22 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
             return bool(await super().run_code(code_obj, result, async_=async_))
         finally:
             self.restore_builtins()
+            _let_go(getattr(result, "error_in_exec", None))
+
+    def forget_inputs(self) -> None:
+        """Take `_i1`, `_i2`, … out of the namespace, a hundred at once, but for the last hundred or more.
+
+        IPython adds one per cell, and looking at the namespace would cost more with each. `In` has all.
+        """
+        first, last = self._inputs_from, int(self.execution_count) - _INPUTS
+        if last < first:
+            self._inputs_from = min(first, max(1, last))  # it may have begun to count anew
+        elif last - first >= _INPUTS:
+            for name in map("_i{}".format, range(first, last)):
+                value = self.user_ns_hidden.pop(name, None)
+                if value is not None and self.user_ns.get(name) is value:  # else it is a cell's
+                    self.user_ns.pop(name, None)
+            self._inputs_from = last
 
     def restore_builtins(self) -> None:
         """Put back builtins that were deleted (not those that were replaced), and say so on stderr."""
@@ -182,6 +201,17 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
         self._last_traceback = stb
         topic = hook.topic.replace(b"execute_result", b"error") if hook.topic else None
         self.kernel.session.send(hook.pub_socket, "error", content, parent=current.get().header, ident=topic)
+
+
+def _let_go(error: BaseException | None) -> None:
+    """Of what IPython's own frame holds of an error: that is a cycle, and keeps the user's frames alive."""
+    trace = None if error is None else vars(BaseException)["__traceback__"].__get__(error)
+    while trace is not None:
+        frame = trace.tb_frame
+        if frame.f_code.co_name == "run_code" and "/IPython/" in frame.f_code.co_filename:
+            with contextlib.suppress(RuntimeError):  # it runs: a cell within a cell
+                frame.clear()
+        trace = trace.tb_next
 
 
 def name_of(etype: type[BaseException]) -> str:

@@ -33,9 +33,9 @@ class Unreadable(Exception):
 
 def kinds_of(items: Collection[object]) -> set[int]:
     """The ids of their types."""
-    if len(items) > _MANY and lay.types_hash_plainly():
-        return set(map(id, set(map(type, items))))
-    return set(map(id, map(type, items)))
+    if len(items) < _MANY:
+        return set(map(id, map(type, items)))
+    return set(map(id, lay.distinct_types(items)))
 
 
 def text_size(items: Collection[Any], kinds: set[int]) -> int:

@@ -22,6 +22,9 @@ from kernel_runtime.kernel.probe.sharing import OWN_REFERENCES, Component, Walk
 from kernel_runtime.kernel.probe.walk import Walk as CodeWalk
 
 _ROUNDS = 5
+_LEVELS = 6
+_MOST = 5_000
+_CONTAINERS = frozenset(map(id, (list, tuple, dict, set, frozenset)))
 _OPTIMIZED = 0x1  # co_flags of functions; the code of a cell or module is nobody's to call
 
 
@@ -131,12 +134,7 @@ class Groups:
     def _passive(self) -> list[int]:
         """What IPython keeps of what cells showed, and the frames of the last error."""
         found = [key for table in self._shown() for key in map(id, table.values())]
-        frames: set[int] = set()
-        for trace in _traces(getattr(sys, "last_value", None)):
-            frame = trace.tb_frame
-            if id(frame) not in frames:
-                frames.add(id(frame))
-                found += map(id, gc.get_referents(frame))
+        found += _held_by_error(getattr(sys, "last_value", None))
         return found
 
     def _met(self, components: list[Component], pending: set[str]) -> set[str]:
@@ -251,6 +249,42 @@ class Groups:
         ]
         self._hidden = self._touched_by(used)
         self._explained = unknown
+
+
+def _held_by_error(error: object) -> list[int]:
+    """Ids, as often as it is held, of what an error's frames hold, and of what only these lead to."""
+    frames = {id(trace.tb_frame): trace.tb_frame for trace in _traces(error)}
+    if not frames:
+        return []
+    walk = Walk({})
+    counts: dict[int, int] = {}
+    met: list[Any] = []
+    level = [item for frame in frames.values() for item in gc.get_referents(frame)]
+    for _ in range(_LEVELS):
+        for item in level:
+            key = id(item)
+            if key not in counts:
+                counts[key] = 0
+                met.append(item)
+            counts[key] += 1
+        level.clear()  # it counts as a reference, too
+        item = None
+        # what has no other references is not anybody's; what has is looked at again in the next round
+        held = list(map(sys.getrefcount, met))
+        mine = [h - OWN_REFERENCES == counts[id(item)] for h, item in zip(held, met, strict=True)]
+        level = [inner for item, own in zip(met, mine, strict=True) if own for inner in _inside(item, walk)]
+        met = [item for item, own in zip(met, mine, strict=True) if not own]
+        item = None
+        if not level or len(counts) + len(level) > _MOST:
+            break
+    return [key for key, count in counts.items() for _ in range(count)]
+
+
+def _inside(item: Any, walk: Walk) -> list[Any]:
+    kind = id(type(item))
+    if kind in ATOMS or (kind in _CONTAINERS and len(item) > _MOST):
+        return []
+    return walk.references(item)
 
 
 def _traces(error: object) -> Iterator[TracebackType]:

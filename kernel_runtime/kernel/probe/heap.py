@@ -71,6 +71,7 @@ class HeapProbe:
         self.is_quiet = True
         """so far nothing but the interpreter ran in this execution"""
         self._settled_by = 0
+        self._hooked = False
         self._groups = Groups(namespace, self._shown)
         self._codes: list[CodeType] = []
         self._before = _NOTHING
@@ -116,7 +117,7 @@ class HeapProbe:
         """The shell is about to run this: what it can touch while its names are what they are now."""
         self._codes.append(code)
         try:
-            if is_quiet(code, self._names):
+            if not self._hooked and is_quiet(code, self._names):
                 return  # it calls nothing, so it can lose nothing that `end` would have to follow
             self.is_quiet = False
             # What the cell has bound by now is not what was there before it.
@@ -189,7 +190,9 @@ class HeapProbe:
             rows[name] = {"how": "deleted"}
             del records[name]
         own = self._groups.around((touch.uses | touch.binds | touch.deletes | touch.stores_into) & there)
-        due = there if everything else own | self._groups.around(moved) | (self._groups.restless() & there)
+        # where nothing but the interpreter ran, nobody did anything to what others hold
+        restless = set() if self.is_quiet and not volatile else self._groups.restless() & there
+        due = there if everything else own | self._groups.around(moved) | restless
         room = EXECUTION_BOUND
         walk = set(rows)
         drift = self._drift

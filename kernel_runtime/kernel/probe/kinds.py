@@ -12,11 +12,11 @@ import functools
 import gc
 import types
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
-from kernel_runtime.kernel.probe.layout import types_hash_plainly
+from kernel_runtime.kernel.probe.layout import distinct_types
 
 LEAF, CONTAINER, FUNCTION, METHOD, CLASS, MODULE, CELL, PLAIN, FOREIGN, OPAQUE, SHELL, WEAK, GENERATOR = (
     range(13)
@@ -28,7 +28,6 @@ can do anything to the namespace; WEAK hides what it stands for."""
 CLOSED: Final = frozenset({LEAF, OPAQUE})
 _MOST_INERT: Final = 10_000_000
 _INERT_DEPTH: Final = 20
-_MANY: Final = 128
 _SEQUENCES: Final = frozenset(map(id, (list, tuple, set, frozenset)))
 
 _dict_of_class = type.__dict__["__dict__"].__get__
@@ -98,14 +97,6 @@ _FIXED: Final[dict[int, int]] = {
     id(types.AsyncGeneratorType): GENERATOR,
 }
 """types that live as long as the process, so that their ids are theirs"""
-
-
-def distinct_types(items: Collection[object]) -> Collection[type]:
-    """Their types, each once."""
-    if len(items) > _MANY and types_hash_plainly():
-        return set(map(type, items))
-    kept = list(map(type, items))
-    return dict(zip(map(id, kept), kept, strict=True)).values()
 
 
 def is_inert(container: Any, kind: Callable[[type], int], namespace: dict[str, Any]) -> bool:

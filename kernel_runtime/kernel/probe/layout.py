@@ -13,7 +13,9 @@ from __future__ import annotations
 import sys
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from itertools import compress, repeat
+from operator import is_not
 from typing import Any, NamedTuple
 
 _type = type.__dict__
@@ -38,6 +40,8 @@ _MANAGED_WEAKREF = 1 << 3
 _MANAGED_DICT = 1 << 4
 _WORD = 8 if sys.maxsize > 2**32 else 4
 _CACHE_MAX = 4096
+_MANY = 128
+_ROUNDS = 8
 
 
 class Layout(NamedTuple):
@@ -63,10 +67,10 @@ def is_a(cls: type, base: type) -> bool:
     return _subtype(base, cls)
 
 
-def types_hash_plainly() -> bool:
+def _hashes_types_plainly() -> bool:
     """Whether a set of any types hashes them as `type` does: no metaclass there is has a say in it.
 
-    It holds for as long as only C code runs. Some ten microseconds.
+    It holds for as long as only C code runs. Some twenty microseconds.
     """
     pending = _subclasses(type)
     while pending:
@@ -75,10 +79,24 @@ def types_hash_plainly() -> bool:
             if base is type or base is object:
                 continue
             held = CLASS_DICT(base)
-            if "__hash__" in held or "__eq__" in held:
+            if ("__hash__" in held or "__eq__" in held) and not (
+                MODULE(base) == "typing_extensions" and class_has_home(base)
+            ):  # that one's is `type`'s own
                 return False
         pending += _subclasses(cls)
     return True
+
+
+def distinct_types(items: Collection[object]) -> list[type]:
+    """Their types, each once; a set of types would hash them, and a metaclass may define that."""
+    if len(items) > _MANY and _hashes_types_plainly():
+        return list(set(map(type, items)))
+    found: list[type] = []
+    left = list(map(type, items))
+    while len(left) > _MANY and len(found) < _ROUNDS:
+        found.append(left[0])
+        left = list(compress(left, map(is_not, left, repeat(left[0]))))
+    return found + list(dict(zip(map(id, left), left, strict=True)).values())
 
 
 def is_module(obj: object) -> bool:

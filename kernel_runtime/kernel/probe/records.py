@@ -14,6 +14,8 @@ _HELD_MAX = 256
 _NOT_HELD = object()
 MISSING = object()
 _OUTPUT = re.compile(r"_(?:\d*|i\d*|_{0,2}|i{1,3}|oh|ih|dh)")
+_LEFT = frozenset(("In", "Out", "_exit_code", "__warningregistry__"))
+"""also how the last command ended, and which warnings were shown"""
 _OURS = frozenset(
     (
         "In",
@@ -27,14 +29,13 @@ _OURS = frozenset(
         "__loader__",
         "__spec__",
     )
-    # What Python puts there by itself: a module's annotations, and which warnings it has shown.
-    + ("__builtins__", "__builtin__", "__file__", "__session__", "__annotations__", "__warningregistry__")
+    + ("__builtins__", "__builtin__", "__file__", "__session__", "__annotations__")
 )
 
 
 def is_output(name: str) -> bool:
-    """Names under which IPython keeps what cells showed: they change with every cell."""
-    return _OUTPUT.fullmatch(name) is not None or name in ("In", "Out")
+    """Names under which IPython and Python keep what cells showed: they change with any cell."""
+    return _OUTPUT.fullmatch(name) is not None or name in _LEFT
 
 
 def is_ours(name: str) -> bool:

@@ -228,7 +228,7 @@ class Walk:
             left -= 1
             if id(type(obj)) in _SEQUENCES and kinds_of(obj) <= skip:
                 continue  # however long it is
-            references = self._references(obj)
+            references = self.references(obj)
             while references:
                 items -= len(references)
                 kinds = kinds_of(references)
@@ -340,7 +340,8 @@ class Walk:
             return False
         return all(type(item) is not tuple or self._is_inert(item, depth - 1) for item in items)
 
-    def _references(self, obj: Any) -> list[Any]:
+    def references(self, obj: Any) -> list[Any]:
+        """What it holds; an array's elements and the array that it is a view of, too."""
         cls = type(obj)
         if cls is types.FunctionType:
             # Not its globals and its code.

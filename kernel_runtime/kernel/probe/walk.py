@@ -33,13 +33,13 @@ from kernel_runtime.kernel.probe.kinds import (
     class_dict,
     class_order,
     contents,
-    distinct_types,
     is_cell_class,
     is_inert,
     kind_of_type,
     module_dict,
     referents,
 )
+from kernel_runtime.kernel.probe.layout import distinct_types
 from kernel_runtime.kernel.probe.magics import read_magic
 from kernel_runtime.kernel.probe.onlookers import is_harmless, is_partial
 
