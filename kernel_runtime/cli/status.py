@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from kernel_runtime.cli import frame, report
@@ -25,15 +27,21 @@ def command(*, name: str, check: bool, show_all: bool, as_json: bool, principal:
     """
     with blocking.observe(name, principal=principal) as session:
         status = session.status(limit=None if as_json or show_all else _ROWS)
-        blocked = session.running() if status.state == "blocked" else None
     if as_json:
         report.emit(status.json())
     else:
         _show(name, status, show_all=show_all)
-        if blocked is not None and blocked.blocked is not None:
-            prompt = shown(str(blocked.blocked.get("prompt") or ""))
-            print(f"next: krt answer {name} TEXT (or --eof): {blocked.execution_id} asks {prompt!r}")
+        if blocked := status.why.get("blocked"):
+            asked = f"{status.why.get('execution_id')} asks {_asks(blocked)}"
+            print(f"next: krt answer {name} TEXT (or --eof): {asked}")
     return frame.NOT_ALL_LIVE if check and not status.all_live else 0
+
+
+def _asks(blocked: dict[str, Any]) -> str:
+    """`'Password: ' (pid 4711, since 2026-…)`: what is asked, by whom and for how long."""
+    told = ", ".join(f"{word} {blocked[word]}" for word in ("pid", "since") if blocked.get(word))
+    prompt = shown(str(blocked.get("prompt") or ""))
+    return report.clean(f"{prompt!r} ({told})" if told else f"{prompt!r}")
 
 
 def _show(name: str, status: Status, *, show_all: bool) -> None:

@@ -6,7 +6,7 @@ UTC with microseconds. Fields may be added here, none is renamed or removed.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -70,7 +70,7 @@ def view(
         "outputs": folder.outputs(),
         "gaps": list(gaps.values()),
         "error": execution.error,
-        "blocked": _blocked(execution.blocked),
+        "blocked": blocked_document(execution.blocked) if execution.blocked is not None else None,
         "evidence": execution.evidence,
         "cursor": cursor,
     }
@@ -85,13 +85,13 @@ def _time_or_none(nanoseconds: int | None) -> str | None:
     return None if nanoseconds is None else iso_time(nanoseconds)
 
 
-def _blocked(blocked: dict[str, Any] | None) -> dict[str, Any] | None:
-    if blocked is None:
-        return None
+def blocked_document(blocked: Mapping[str, Any]) -> dict[str, Any]:
+    """What an execution waits for, as documents tell it: as it is known, its time in words."""
     since = blocked.get("since")
     return {
         "on": blocked.get("on"),
         "prompt": blocked.get("prompt", ""),
         "pid": blocked.get("pid"),
+        **blocked,
         "since": iso_time(since) if isinstance(since, int) else since,
     }

@@ -250,6 +250,8 @@ def _judge(
     if truth == "live" and heap is not None:
         truth, told = _judge_by_names(cell, heap)
         evidence |= told
+    elif truth in ("lost", "partial") and heap is not None and not _is_observed(cell, heap):
+        evidence["observed"] = False
     if cell.status != "done":
         evidence["status"] = cell.status
     if state not in STATES:
@@ -274,6 +276,11 @@ def _judge(
         outcome=cell.outcome,
         evidence=evidence,
     )
+
+
+def _is_observed(cell: Cell, heap: HeapView) -> bool:
+    observation = heap.observations.get(cell.cell_id)
+    return observation is not None and observation.execution_id == cell.execution_id
 
 
 def _judge_by_names(cell: Cell, heap: HeapView) -> tuple[str, dict[str, Any]]:
@@ -311,7 +318,13 @@ def _plan(session: str, state: str, cells: Sequence[CellTruth], counts: Mapping[
 
 def _step(cell: CellTruth) -> PlanStep:
     evidence = cell.evidence
-    if cell.truth == "lost":
+    if cell.truth == "lost" and cell.outcome != "ok" and evidence.get("observed") is False:
+        action = "ask"
+        reason = (
+            f"it ended {cell.outcome} in incarnation {evidence['ran_in']}, which is gone; "
+            "what it did outside the heap was not observed"
+        )
+    elif cell.truth == "lost":
         action, reason = (
             "re-run",
             f"it ended {cell.outcome} in incarnation {evidence['ran_in']}, which is gone",

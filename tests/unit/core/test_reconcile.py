@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from kernel_runtime.core.reconcile import TRUTHS, heap_loss, reconcile, summary, summary_counts
-from kernel_runtime.model.execution import Cell
+from kernel_runtime.core.reconcile import TRUTHS, heap_loss, reconcile, summary, summary_counts, view
+from kernel_runtime.model.execution import Cell, Observation
 from kernel_runtime.model.truth import Report
 
 
@@ -107,6 +107,30 @@ def test_the_plan_offers_and_aggregates_what_is_well():
     ]
     assert report(cell(), state="dead").plan[0].action == "restart"
     assert report(cell(), state="unresponsive").plan[0].action == "wait"
+
+
+def test_what_died_unobserved_is_not_simply_run_again():
+    """Half a migration is in the database, and nobody saw how much of it."""
+    names = view(
+        incarnation=1,
+        observations={"seen": Observation(cell_id="seen", execution_id="x-seen", incarnation=1, seq=3)},
+    )
+    cells = [cell("seen", position=1), cell("ok", position=2), cell("half", "died", position=3)]
+    found = report(*cells, state="dead", heap=names)
+    assert {c.cell_id: c.evidence.get("observed") for c in found.cells} == {
+        "seen": None,
+        "ok": False,
+        "half": False,
+    }
+    assert {step.target: step.action for step in found.plan} == {
+        "s": "restart",
+        "seen": "re-run",
+        "ok": "re-run",
+        "half": "ask",
+    }
+    assert "not observed" in found.plan[-1].reason
+    # a kernel that tells of no names is not said to have been observed, or not
+    assert "observed" not in report(cell("half", "died"), state="dead").cells[0].evidence
 
 
 def test_the_source_that_ran_is_shown_by_its_first_line():
