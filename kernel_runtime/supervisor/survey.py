@@ -85,6 +85,11 @@ class Survey:
         except KernelRuntimeError as error:
             self._on_fault(error)
             return
+        if why.get("execution_id") is not None:
+            # a cell that waits does so for one of these more often than not
+            mine = [row for row in resources if row["kind"] == "process" and row["truth"] == "true"]
+            mine = [row for row in mine if row["started_by"] == why["execution_id"]]
+            why = {**why, "processes": [{"pid": row["pid"], "command": row["command"]} for row in mine]}
         document = made.document(resources=resources, claims=self._parts["claims"], why=why)
         self._on_done(made.report, document)
 

@@ -47,7 +47,7 @@ def test_i20_interrupt_of_os_system(shared: kr.Session) -> None:
 
 def sleeps(status: Status) -> list[int]:
     """The `sleep` processes of a session."""
-    return [r["pid"] for r in status.resources if r["command"][:1] == ["sleep"]]
+    return [r["pid"] for r in status.resources if r.get("command", [])[:1] == ["sleep"]]
 
 
 def interrupt_repeatedly(session: kr.Session, times: int) -> None:
