@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -73,3 +76,46 @@ def test_a_kernel_that_starts_and_a_supervisor_that_meets_one(alice: kr.Session)
     submitted.wait(60)
     new_supervisor(alice)
     told("idle")
+
+
+def test_a_kernel_of_an_older_version_is_told_of_by_its_cells(alice: kr.Session) -> None:
+    alice.execute("x = 1", cell_id="before")
+    new_supervisor(alice)
+    record = session_files.load("alice").directory / "kernel.json"
+    document = json.loads(record.read_text())
+    assert document.pop("observes")
+    record.write_text(json.dumps(document))
+    alice.execute("y = 2", cell_id="after")
+    status = told("idle")
+    assert "older version" in str(status["why"])
+    assert status["names"] == []
+    assert {cell["cell_id"]: cell["truth"] for cell in status["cells"]} == {  # type: ignore[attr-defined]
+        "before": "live",
+        "after": "live",
+    }
+    alice.restart()
+    assert "older version" not in str(told("idle")["why"])
+
+
+def test_a_foreign_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = tmp_path / "kernels" / "stranger"
+    directory.mkdir(parents=True)
+    argv = [
+        sys.executable,
+        "-Xfrozen_modules=off",
+        "-c",
+        "from ipykernel.kernelapp import main; main()",
+        "-f",
+    ]
+    spec = {"argv": [*argv, "{connection_file}"], "display_name": "stranger", "language": "python"}
+    (directory / "kernel.json").write_text(json.dumps(spec))
+    monkeypatch.setenv("JUPYTER_PATH", str(tmp_path))
+    session_files.create("alice", kernel="stranger")
+    with blocking.observe("alice") as session:
+        try:
+            session.execute("import subprocess; child = subprocess.Popen(['sleep', '600'])")
+            status = told("idle")
+            assert "not one that tells" in str(status["why"])
+            assert ["sleep", "600"] in [row.get("command") for row in session.resources()]
+        finally:
+            session.stop()
