@@ -9,9 +9,11 @@ cancelled through the loop's own wake-up, so it ends at once and not with the ne
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import time
+from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
@@ -21,11 +23,13 @@ _IMPATIENCE = 0.5
 class Execution:
     """One execute_request on the main thread."""
 
-    __slots__ = ("asked_at", "interruptible", "msg_id", "sigint_ns", "task")
+    __slots__ = ("asked_at", "interruptible", "missed", "msg_id", "sigint_ns", "task")
 
     def __init__(self, msg_id: str) -> None:
         self.msg_id = msg_id
         self.interruptible = False
+        self.missed = 0
+        """SIGINTs that came while it was not"""
         self.sigint_ns: int | None = None
         """CLOCK_MONOTONIC of the first SIGINT that reached this process while this ran"""
         self.task: asyncio.Task[Any] | None = None
@@ -48,6 +52,20 @@ class Interrupts:
         signal.signal(signal.SIGINT, self._handler)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
+    @contextlib.contextmanager
+    def held(self) -> Iterator[None]:
+        """Work of ours in an execution that no interrupt may cut in two: one that comes is raised after."""
+        execution = self.execution
+        if execution is None or not execution.interruptible:
+            yield
+            return
+        execution.interruptible = False
+        before = execution.missed
+        yield
+        execution.interruptible = True
+        if execution.missed != before:
+            raise KeyboardInterrupt
+
     def note(self) -> None:
         """A SIGINT went to this process, though the handler may not be what got it."""
         execution = self.execution
@@ -68,6 +86,7 @@ class Interrupts:
             return
         self.note()
         if not execution.interruptible:
+            execution.missed += 1
             return
         task, loop = execution.task, self.loop
         if task is None or loop is None or task.done():

@@ -260,7 +260,8 @@ class SessionKernel(IPythonKernel):
         shell._last_traceback = None
         shell._last_traceback_during_displayhook = False
         self._forward_input(allow_stdin)
-        code = self.observer.begin(code, current.get())
+        with self.interrupts.held():
+            code = self.observer.begin(code, current.get())
         try:
             result = await self._run_cell(code, silent, store_history, cell_meta, cell_id)
         finally:

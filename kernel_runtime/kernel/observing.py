@@ -67,7 +67,7 @@ class Observer:
         volatile = self._volatile() if self._was_volatile or self._touched else []
         self._was_volatile = bool(volatile)
         # what has ended since then may have changed something first
-        drift = self.heap.begin(volatile, ended=self._ran_on)
+        drift = self.heap.begin(volatile, ended=self._ran_on, hooked=self._is_hooked())
         self._touched.clear()
         if drift is not None:
             self._send("krt_drifted", {**drift, "found": "before"}, _NOBODY)
@@ -76,9 +76,10 @@ class Observer:
 
     def ran(self, code: CodeType) -> None:
         """The shell is about to run this."""
-        self.heap.ran(code)
-        if not self.heap.is_quiet:
-            self._effects.look()
+        with self._kernel.interrupts.held():
+            self.heap.ran(code)
+            if not self.heap.is_quiet:
+                self._effects.look()
 
     def end(self, msg_type: str) -> None:
         """A request's reply and idle are out."""

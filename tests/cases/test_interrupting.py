@@ -95,8 +95,8 @@ def test_i24_interrupt_of_input(shared: kr.Session) -> None:
 def test_interrupt_of_a_cell_that_holds_its_gil(shared: kr.Session) -> None:
     """A call that keeps the GIL hears no message. The ladder climbs to SIGINT, which ends the call."""
     shared.execute("import ctypes")
-    x = shared.submit("ctypes.PyDLL(None).sleep(8)")
-    eventually(lambda: running(shared, x), what="running")
+    x = shared.submit("print('now'); ctypes.PyDLL(None).sleep(8)")
+    eventually(lambda: "now" in x.refresh().text, what="its own code runs")
     told = shared.interrupt()
     assert (told.reached, told.ended) == ("signal", True)
     assert x.wait(timeout=2).outcome == "interrupted"
