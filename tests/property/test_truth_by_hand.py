@@ -191,7 +191,8 @@ PROGRAMS: dict[str, list[tuple[str, set[str]]]] = {
     ],
     "a function deep in containers of numbers": [
         ("kept = []", LIVE),
-        ("many = [[[i, (i,)]] for i in range(400)]\nmany[7][0].append({'f': lambda: kept.append(1)})", NOT | LIVE),
+        ("many = [[[i, (i,)]] for i in range(400)]", LIVE),
+        ("many[7][0].append({'f': lambda: kept.append(1)})", NOT | LIVE),
         ("n = len(kept)", NOT),
         ("many[7][0][2]['f']()", NOT | LIVE),
     ],

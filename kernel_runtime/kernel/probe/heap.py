@@ -96,15 +96,18 @@ class HeapProbe:
 
     # -- around an execution
 
-    def begin(self, volatile: list[str], *, ended: bool = False) -> dict[str, Any] | None:
+    def begin(
+        self, volatile: list[str], *, ended: bool = False, hooked: bool = False
+    ) -> dict[str, Any] | None:
         """Right before a cell runs: names that drifted, if something may have run since the last look.
 
         Args:
             volatile: what runs beside it.
             ended: whether something else did, and has ended by now.
+            hooked: whether somebody's code runs with every cell.
         """
         self._codes, self._before, self._settled = [], _NOTHING, frozenset()
-        self.is_quiet, self._settled_by = True, 0
+        self.is_quiet, self._settled_by, self._hooked = not hooked, 0, hooked
         if not volatile and not ended:
             return None
         try:

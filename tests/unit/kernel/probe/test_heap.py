@@ -401,3 +401,39 @@ def test_a_cell_that_touches_nothing_large_is_cheap(monkeypatch):
     session.run("x = 0")
     costs = sorted(session.run("x = n1 + n2")["nanoseconds"] for _ in range(50))
     assert costs[5] < 10_000_000
+
+
+def test_what_others_hold_is_not_read_for_a_cell_that_calls_nothing(session, library):
+    session.run("x = [1]; y = 1")
+    session.run("lib.register(x)")
+    assert "x" in session.probe._groups.restless()
+    before = session.probe._records["x"]
+    session.run("y = 2")
+    assert session.probe._records["x"] is before
+    session.names["x"].append(2)
+    session.probe.begin([], hooked=True)
+    session.probe.ran(compile("y = 3", "<cell>", "exec"))
+    assert session.probe.end(True, [])["names"]["x"]["how"] == "mutated"  # what runs with every cell may
+    session.volatile = ["thread t"]
+    session.names["x"].append(3)
+    assert session.run("y = 4")["names"].keys() | (session.began or {"names": {}})["names"].keys() >= {"x"}
+
+
+def test_what_only_the_last_errors_frames_hold_is_not_an_escape(session, monkeypatch):
+    session.run("a = np.zeros(9)\ndef f(x):\n    view = x[1:]; held = {'k': [view, x]}\n    1 / 0")
+    try:
+        exec("f(a)", session.names)
+    except ZeroDivisionError as error:
+        monkeypatch.setattr(sys, "last_value", error, raising=False)
+    session.run("a; f")
+    assert session.probe._groups.restless() == set()
+
+
+def test_what_a_failed_cell_gave_to_others_is_one(session, library, monkeypatch):
+    session.run("a = np.zeros(9)\ndef f(x):\n    view = x[1:]; lib.register([view])\n    1 / 0")
+    try:
+        exec("f(a)", session.names)
+    except ZeroDivisionError as error:
+        monkeypatch.setattr(sys, "last_value", error, raising=False)
+    session.run("a; f")
+    assert "a" in session.probe._groups.restless()
