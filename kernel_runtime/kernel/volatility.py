@@ -10,7 +10,6 @@ that somebody else may send; finalizers.
 
 from __future__ import annotations
 
-import _asyncio
 import _thread
 import asyncio
 import functools
@@ -41,6 +40,8 @@ _module = type.__dict__["__module__"].__get__
 _thread_dict = threading.Thread.__dict__["__dict__"].__get__
 _active: dict[int, threading.Thread] = threading._active  # type: ignore[attr-defined]  # noqa: SLF001
 """what enumerate() lists, for which it takes a lock"""
+_Task: type[asyncio.Task[Any]] = getattr(asyncio.tasks, "_CTask", asyncio.Task)
+"""the C class, which nobody overrides; not by `import _asyncio`, which breaks asyncio if it comes first"""
 _own_threads: dict[int, Any] = {}
 _own_files: list[tuple[str, ...]] = []
 _unlisted: list[int] = []
@@ -103,16 +104,16 @@ def user_tasks() -> list[tuple[str, Any]]:
         task = reference()
         if task is None:
             continue
-        if type(task) is not _asyncio.Task:
+        if type(task) is not _Task:
             found.append((f"of {type_name(task)}", None))
             continue
-        if _asyncio.Task.done(task):
+        if _Task.done(task):
             continue
-        coroutine = _asyncio.Task.get_coro(task)
+        coroutine = _Task.get_coro(task)
         if type(coroutine) is CoroutineType and coroutine.cr_code.co_filename.startswith(_own_files[1]):
             _remember(_own_tasks, reference)
             continue
-        found.append((_asyncio.Task.get_name(task), coroutine))
+        found.append((_Task.get_name(task), coroutine))
     return found
 
 
