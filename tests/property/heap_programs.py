@@ -263,6 +263,8 @@ class Recording(dict[str, Any]):
         for instruction in dis.get_instructions(compile(source, "<cell>", "exec")):
             if instruction.opname == "STORE_GLOBAL":
                 self.binds.add(str(instruction.argval))
+                # whether it was read before that or after, nobody saw
+                self.reads.discard(str(instruction.argval))
         # what was there only meanwhile left nothing that could be superseded
         gone = {name for name in self.binds if name not in self.before and name not in self}
         self.binds -= gone
