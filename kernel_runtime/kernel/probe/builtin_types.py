@@ -33,6 +33,7 @@ import xxhash
 
 from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.encoder import ATOMS, SOLIDS, Encoder, Unreadable, handles
+from kernel_runtime.kernel.probe.identity import ident
 
 _CODES_MAX = 20_000
 _codes: dict[int, tuple[Any, bytes]] = {}
@@ -54,7 +55,7 @@ _CLASS_EXTRAS = frozenset(
 def know() -> None:
     """The builtin parts that instances of subclasses may begin with."""
     for cls, handler in _SOLID_HANDLERS.items():
-        SOLIDS[id(cls)] = (cls, handler)
+        SOLIDS[ident(cls)] = (cls, handler)
 
 
 # -- containers ------------------------------------------------------------------
@@ -320,11 +321,11 @@ def _weakref(enc: Encoder, obj: Any) -> None:
 
 @handles(types.CodeType)
 def _code(enc: Encoder, obj: types.CodeType) -> None:
-    known = _codes.get(id(obj))
+    known = _codes.get(ident(obj))
     if known is None or known[0]() is not obj:
         if len(_codes) >= _CODES_MAX:
             _codes.clear()
-        known = _codes[id(obj)] = (weakref.ref(obj), _code_digest(enc, obj))
+        known = _codes[ident(obj)] = (weakref.ref(obj), _code_digest(enc, obj))
     enc.write(b"\xff" + known[1])
 
 
@@ -507,7 +508,7 @@ def _class(enc: Encoder, obj: type) -> None:
             continue
         names.append(name)
         kind = type(value)
-        if id(kind) in ATOMS:
+        if ident(kind) in ATOMS:
             parts += ("=", value)
         elif kind is types.GetSetDescriptorType or kind is types.MemberDescriptorType:
             parts += (".", value.__name__)

@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from types import CodeType
 from typing import Final, Literal, NamedTuple
 
+from kernel_runtime.kernel.probe.identity import ident
 from kernel_runtime.kernel.probe.instructions import (
     ATTRIBUTE,
     ATTRIBUTE_SHIFT,
@@ -128,7 +129,7 @@ _known: dict[tuple[int, Kind], tuple[weakref.ref[CodeType], Facts]] = {}
 
 def facts(code: CodeType, kind: Kind) -> Facts:
     """What the code can touch. `top`: a cell's own code; `class`: a class body; else a function's."""
-    key = (id(code), kind)
+    key = (ident(code), kind)
     known = _known.get(key)
     if known is not None and known[0]() is code:
         return known[1]

@@ -23,13 +23,14 @@ import xxhash
 from kernel_runtime.kernel.probe import builtin_types, foreign
 from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.encoder import ATOMS, TEXTS, Encoder, Unreadable, kinds_of, text_size
+from kernel_runtime.kernel.probe.identity import ident
 
 BOUND = 256 << 20
 STEPS = 400_000
 """objects that are looked at one by one; of those that marshal writes, ten times as many"""
 ALGORITHM = "xxh3_128"
 _LEVELS_MAX = 400
-_CONTAINERS = frozenset(map(id, (list, tuple, dict)))
+_CONTAINERS = frozenset(map(ident, (list, tuple, dict)))
 _PLAIN = ATOMS | _CONTAINERS
 
 builtin_types.know()
@@ -70,8 +71,8 @@ def _plain(obj: object, bound: int, most: int) -> tuple[bool, bool]:
         if not kinds & _CONTAINERS:
             return True, mutable
         if kinds & ATOMS:
-            level = [item for item in level if id(type(item)) in _CONTAINERS]
-        found = [id(item) for item in level if type(item) is not tuple]
+            level = [item for item in level if ident(type(item)) in _CONTAINERS]
+        found = [ident(item) for item in level if type(item) is not tuple]
         if found:
             mutable = True
             before = len(seen)
@@ -87,7 +88,7 @@ def fingerprint(
 ) -> Print:
     """The exact digest of a value, or why there is none. `home`: the namespace of the cells."""
     cls = type(obj)
-    kind, name = id(cls), ""
+    kind, name = ident(cls), ""
     enc: Encoder | None = None
     try:
         name = lay.type_name(cls)

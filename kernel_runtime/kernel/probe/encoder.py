@@ -16,15 +16,16 @@ from typing import Any
 import xxhash
 
 from kernel_runtime.kernel.probe import layout as lay
+from kernel_runtime.kernel.probe.identity import ident
 
 _DEPTH_MAX = 120
 _FLUSH = 1 << 16
 _MANY = 128
 
 _ATOM_TYPES = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis))
-ATOMS = frozenset(map(id, _ATOM_TYPES))
-TEXTS = frozenset((id(str), id(bytes)))
-_SORTABLE = ({id(int)}, {id(str)}, {id(bytes)})
+ATOMS = frozenset(map(ident, _ATOM_TYPES))
+TEXTS = frozenset((ident(str), ident(bytes)))
+_SORTABLE = ({ident(int)}, {ident(str)}, {ident(bytes)})
 
 
 class Unreadable(Exception):
@@ -34,8 +35,8 @@ class Unreadable(Exception):
 def kinds_of(items: Collection[object]) -> set[int]:
     """The ids of their types."""
     if len(items) < _MANY:
-        return set(map(id, map(type, items)))
-    return set(map(id, lay.distinct_types(items)))
+        return set(map(ident, map(type, items)))
+    return set(map(ident, lay.distinct_types(items)))
 
 
 def text_size(items: Collection[Any], kinds: set[int]) -> int:
@@ -45,7 +46,7 @@ def text_size(items: Collection[Any], kinds: set[int]) -> int:
     return sum(
         sum(map(len, compress(items, map(is_, map(type, items), repeat(cls)))))
         for cls in (str, bytes)
-        if id(cls) in kinds
+        if ident(cls) in kinds
     )
 
 
@@ -109,7 +110,7 @@ class Encoder:
     def again(self, obj: object) -> bool:
         """Whether a mutable object was written before; if so a reference to it is written."""
         self.mutable = True
-        number = self._seen.setdefault(id(obj), len(self._seen))
+        number = self._seen.setdefault(ident(obj), len(self._seen))
         if number != len(self._held):
             self.mark(b"@", number)
             return True
@@ -123,7 +124,7 @@ class Encoder:
 
     def put(self, obj: object) -> None:
         self.spend(1)
-        kind = id(type(obj))
+        kind = ident(type(obj))
         if kind in ATOMS:
             self._put_atom(obj)
             return
@@ -138,7 +139,7 @@ class Encoder:
         self._depth -= 1
 
     def _put_atom(self, obj: Any) -> None:
-        if id(type(obj)) in TEXTS and len(obj) > self.bound - self.size:
+        if ident(type(obj)) in TEXTS and len(obj) > self.bound - self.size:
             self.size += len(obj)
             raise Unreadable("over the bound")
         self.write(b"a" + marshal.dumps(obj, 2))
@@ -180,7 +181,7 @@ SOLIDS: dict[int, tuple[type, Handler]] = {}
 
 def handles(*types: type) -> Callable[[Handler], Handler]:
     def add(handler: Handler) -> Handler:
-        HANDLERS.update({id(cls): (cls, handler) for cls in types})
+        HANDLERS.update({ident(cls): (cls, handler) for cls in types})
         return handler
 
     return add
@@ -190,7 +191,7 @@ def put_instance(enc: Encoder, obj: object) -> None:
     """An instance of a class without a handler: its class, its builtin part, its dict, its slots."""
     cls = type(obj)
     if lay.is_a(cls, type):
-        HANDLERS[id(type)][1](enc, obj)  # a class with a metaclass
+        HANDLERS[ident(type)][1](enc, obj)  # a class with a metaclass
         return
     where = lay.layout(cls, SOLIDS)
     if isinstance(where, str):
@@ -199,7 +200,7 @@ def put_instance(enc: Encoder, obj: object) -> None:
         return
     enc.mark(b"o")
     enc.put(cls)
-    SOLIDS[id(where.solid)][1](enc, obj)
+    SOLIDS[ident(where.solid)][1](enc, obj)
     if where.dict_of is not None:
         state = where.dict_of(obj)
         if where.caches and type(state) is dict:

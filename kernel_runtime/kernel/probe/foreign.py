@@ -14,6 +14,7 @@ from typing import Any
 
 from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.encoder import HANDLERS, SOLIDS, Encoder, Handler, Unreadable
+from kernel_runtime.kernel.probe.identity import ident
 
 _CHUNK = 4 << 20
 _EXACT_KINDS = frozenset("biufcSUmMV")
@@ -45,9 +46,9 @@ def _add(
     table: dict[int, tuple[type, Handler]], cls: Any, handler: Handler, *, immutable: bool = False
 ) -> None:
     if lay.is_a(type(cls), type):
-        table[id(cls)] = (cls, handler)
+        table[ident(cls)] = (cls, handler)
         if immutable:
-            IMMUTABLE.add(id(cls))
+            IMMUTABLE.add(ident(cls))
 
 
 # -- numpy ------------------------------------------------------------------------

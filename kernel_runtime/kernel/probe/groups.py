@@ -16,6 +16,7 @@ from typing import Any
 from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.digest import fingerprint
 from kernel_runtime.kernel.probe.encoder import ATOMS
+from kernel_runtime.kernel.probe.identity import ident
 from kernel_runtime.kernel.probe.instructions import NOTHING
 from kernel_runtime.kernel.probe.records import MISSING
 from kernel_runtime.kernel.probe.sharing import OWN_REFERENCES, Component, Walk
@@ -24,7 +25,7 @@ from kernel_runtime.kernel.probe.walk import Walk as CodeWalk
 _ROUNDS = 5
 _LEVELS = 6
 _MOST = 5_000
-_CONTAINERS = frozenset(map(id, (list, tuple, dict, set, frozenset)))
+_CONTAINERS = frozenset(map(ident, (list, tuple, dict, set, frozenset)))
 _OPTIMIZED = 0x1  # co_flags of functions; the code of a cell or module is nobody's to call
 
 
@@ -105,16 +106,16 @@ class Groups:
         unfollowed: set[str] = set()
         for component in self._notable:
             if len(component.names) > 1:
-                merged[id(component)] = set(component.names)
+                merged[ident(component)] = set(component.names)
             if not component.complete:
                 unfollowed |= component.names
         for holders in self._held.values():
             if len(holders) > 1:
                 joined: set[str] = set()
                 for component in holders:
-                    joined |= merged.get(id(component), component.names)
-                merged.update({id(component): joined for component in holders})
-        distinct = {id(group): sorted(group) for group in merged.values()}
+                    joined |= merged.get(ident(component), component.names)
+                merged.update({ident(component): joined for component in holders})
+        distinct = {ident(group): sorted(group) for group in merged.values()}
         return sorted(distinct.values()), sorted(unfollowed)
 
     # -- walking
@@ -129,11 +130,11 @@ class Groups:
 
     def _is_walked(self, name: str) -> bool:
         value = self._names.get(name, MISSING)
-        return value is not MISSING and id(type(value)) not in ATOMS
+        return value is not MISSING and ident(type(value)) not in ATOMS
 
     def _passive(self) -> list[int]:
         """What IPython keeps of what cells showed, and the frames of the last error."""
-        found = [key for table in self._shown() for key in map(id, table.values())]
+        found = [key for table in self._shown() for key in map(ident, table.values())]
         found += _held_by_error(getattr(sys, "last_value", None))
         return found
 
@@ -238,14 +239,14 @@ class Groups:
         hidden = [
             item
             for item in gc.get_referrers(self._names)
-            if type(item) is FunctionType and item.__globals__ is self._names and id(item) not in known
+            if type(item) is FunctionType and item.__globals__ is self._names and ident(item) not in known
         ]
         passive = self._passive()
         references = [count - OWN_REFERENCES for count in map(sys.getrefcount, hidden)]
         used = [
             item
             for item, count in zip(hidden, references, strict=True)
-            if count > passive.count(id(item)) and item.__code__.co_flags & _OPTIMIZED
+            if count > passive.count(ident(item)) and item.__code__.co_flags & _OPTIMIZED
         ]
         self._hidden = self._touched_by(used)
         self._explained = unknown
@@ -253,7 +254,7 @@ class Groups:
 
 def _held_by_error(error: object) -> list[int]:
     """Ids, as often as it is held, of what an error's frames hold, and of what only these lead to."""
-    frames = {id(trace.tb_frame): trace.tb_frame for trace in _traces(error)}
+    frames = {ident(trace.tb_frame): trace.tb_frame for trace in _traces(error)}
     if not frames:
         return []
     walk = Walk({})
@@ -262,7 +263,7 @@ def _held_by_error(error: object) -> list[int]:
     level = [item for frame in frames.values() for item in gc.get_referents(frame)]
     for _ in range(_LEVELS):
         for item in level:
-            key = id(item)
+            key = ident(item)
             if key not in counts:
                 counts[key] = 0
                 met.append(item)
@@ -271,7 +272,7 @@ def _held_by_error(error: object) -> list[int]:
         item = None
         # what has no other references is not anybody's; what has is looked at again in the next round
         held = list(map(sys.getrefcount, met))
-        mine = [h - OWN_REFERENCES == counts[id(item)] for h, item in zip(held, met, strict=True)]
+        mine = [h - OWN_REFERENCES == counts[ident(item)] for h, item in zip(held, met, strict=True)]
         level = [inner for item, own in zip(met, mine, strict=True) if own for inner in _inside(item, walk)]
         met = [item for item, own in zip(met, mine, strict=True) if not own]
         item = None
@@ -281,7 +282,7 @@ def _held_by_error(error: object) -> list[int]:
 
 
 def _inside(item: Any, walk: Walk) -> list[Any]:
-    kind = id(type(item))
+    kind = ident(type(item))
     if kind in ATOMS or (kind in _CONTAINERS and len(item) > _MOST):
         return []
     return walk.references(item)
@@ -293,9 +294,9 @@ def _traces(error: object) -> Iterator[TracebackType]:
     errors, seen = [error], set[int]()
     while errors:
         error = errors.pop()
-        if id(error) in seen or not lay.is_a(type(error), BaseException):
+        if ident(error) in seen or not lay.is_a(type(error), BaseException):
             continue
-        seen.add(id(error))
+        seen.add(ident(error))
         trace = read["__traceback__"].__get__(error)
         while trace is not None:
             yield trace

@@ -26,6 +26,7 @@ from kernel_runtime.kernel.probe.bytecode import facts
 from kernel_runtime.kernel.probe.code import Touch, analyse
 from kernel_runtime.kernel.probe.digest import BOUND, Print, fingerprint
 from kernel_runtime.kernel.probe.groups import Groups
+from kernel_runtime.kernel.probe.identity import ident
 from kernel_runtime.kernel.probe.quiet import is_quiet
 from kernel_runtime.kernel.probe.records import MISSING, Binding, Record, is_ours, is_output
 
@@ -33,6 +34,7 @@ EXECUTION_BOUND = 512 << 20
 """bytes of content that are read after one execution"""
 _PATROL_NS = 250_000
 _CHECK_NS = 5_000_000
+_BINDINGS = ("bound", "rebound", "deleted")
 _NO_ROOM = "too much was touched to read all of it"
 _BY_NAME = "it was stored into, and is known by its name alone"
 _NOTHING = Touch(
@@ -162,6 +164,10 @@ class HeapProbe:
         everything = bool(touch.dynamic) or self._shaken
         rows = self._look(touch, ok=ok, everything=everything, volatile=volatile)
         self._shaken = False
+        if ok and not any(row["how"] in _BINDINGS for row in rows.values()):
+            # the very object may have been bound again, and a later cell's binding would supersede that
+            perhaps = (touch.binds - touch.binds_surely) & self._records.keys()
+            dynamic += [f"{name} may have been bound to what it was bound to" for name in sorted(perhaps)]
         return {"names": rows, "reads": sorted(touch.reads), "dynamic": dynamic}
 
     def _shown(self) -> list[dict[str, Any]]:
@@ -267,9 +273,9 @@ class HeapProbe:
         """Raises KeyError: a name is gone meanwhile."""
         look = self._names.__getitem__
         values = list(map(look, tracked))
-        idents, kinds = list(map(id, values)), list(map(id, map(type, values)))
+        idents, kinds = list(map(ident, values)), list(map(ident, map(type, values)))
         values.clear()
-        return Binding(keys, tracked, idents, kinds, shells, list(map(id, map(look, shells))))
+        return Binding(keys, tracked, idents, kinds, shells, list(map(ident, map(look, shells))))
 
     def _in_order(self, due: Iterable[str]) -> list[str]:
         """Small ones first, so that a large one costs no other its digest."""
@@ -286,7 +292,7 @@ class HeapProbe:
         unread = found.digest is None and found.why == "over the bound" and room < BOUND
         if unread:
             found = found._replace(why=_NO_ROOM)
-        elif not found.mutable and id(value) in self._stained:
+        elif not found.mutable and ident(value) in self._stained:
             found = found._replace(digest=None, why=_BY_NAME)
         record = Record(value, found, time.perf_counter_ns() - began, unread=unread)
         self._records[name] = record
@@ -299,7 +305,7 @@ class HeapProbe:
         """A module, or a class or function of one, was stored into: its name does not tell its content."""
         value = self._names.get(name, MISSING)
         if lay.is_module(value) or lay.is_a(type(value), type) or type(value) is FunctionType:
-            self._stained.add(id(value))
+            self._stained.add(ident(value))
 
     def _patrol(self, done: Iterable[str], nanoseconds: int) -> list[str]:
         """Read small values again while time is left; those that changed."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from types import FunctionType, MethodType, ModuleType
 from typing import Any, Final
 
+from kernel_runtime.kernel.probe.identity import ident
 from kernel_runtime.kernel.probe.layout import distinct_types
 
 LEAF, CONTAINER, FUNCTION, METHOD, CLASS, MODULE, CELL, PLAIN, FOREIGN, OPAQUE, SHELL, WEAK, GENERATOR = (
@@ -28,7 +29,7 @@ can do anything to the namespace; WEAK hides what it stands for."""
 CLOSED: Final = frozenset({LEAF, OPAQUE})
 _MOST_INERT: Final = 10_000_000
 _INERT_DEPTH: Final = 20
-_SEQUENCES: Final = frozenset(map(id, (list, tuple, set, frozenset)))
+_SEQUENCES: Final = frozenset(map(ident, (list, tuple, set, frozenset)))
 
 _dict_of_class = type.__dict__["__dict__"].__get__
 _order_of_class = type.__dict__["__mro__"].__get__
@@ -82,26 +83,26 @@ _OPAQUE_CLASSES: Final = frozenset(
 )
 """the columns of data frames: arrays, whose elements the collector is not told about"""
 _FIXED: Final[dict[int, int]] = {
-    **{id(cls): PLAIN for cls in _PLAIN},
-    **{id(cls): CONTAINER for cls in _CONTAINERS},
-    **{id(cls): LEAF for cls in _LEAVES},
-    **{id(cls): OPAQUE for cls in _OPAQUE},
-    id(FunctionType): FUNCTION,
-    id(MethodType): METHOD,
-    id(ModuleType): MODULE,
-    id(type): CLASS,
-    id(weakref.ProxyType): WEAK,
-    id(weakref.CallableProxyType): WEAK,
-    id(types.GeneratorType): GENERATOR,
-    id(types.CoroutineType): GENERATOR,
-    id(types.AsyncGeneratorType): GENERATOR,
+    **{ident(cls): PLAIN for cls in _PLAIN},
+    **{ident(cls): CONTAINER for cls in _CONTAINERS},
+    **{ident(cls): LEAF for cls in _LEAVES},
+    **{ident(cls): OPAQUE for cls in _OPAQUE},
+    ident(FunctionType): FUNCTION,
+    ident(MethodType): METHOD,
+    ident(ModuleType): MODULE,
+    ident(type): CLASS,
+    ident(weakref.ProxyType): WEAK,
+    ident(weakref.CallableProxyType): WEAK,
+    ident(types.GeneratorType): GENERATOR,
+    ident(types.CoroutineType): GENERATOR,
+    ident(types.AsyncGeneratorType): GENERATOR,
 }
 """types that live as long as the process, so that their ids are theirs"""
 
 
 def is_inert(container: Any, kind: Callable[[type], int], namespace: dict[str, Any]) -> bool:
     """Whether there surely is no code in a container, nor in those inside it: seen a level at a time."""
-    distinct = distinct_types(container) if id(type(container)) in _SEQUENCES else ()
+    distinct = distinct_types(container) if ident(type(container)) in _SEQUENCES else ()
     if distinct and CLOSED.issuperset(map(kind, distinct)):
         return True  # however long it is
     level, elements = [container], 0
@@ -111,10 +112,10 @@ def is_inert(container: Any, kind: Callable[[type], int], namespace: dict[str, A
             return True
         if not all(kind in CLOSED or kind == CONTAINER for _, kind in found):
             return False
-        containers = {id(cls) for cls, kind in found if kind == CONTAINER}
+        containers = {ident(cls) for cls, kind in found if kind == CONTAINER}
         if len(containers) < len(found):
-            level = [item for item in level if id(type(item)) in containers]
-        if id(namespace) in map(id, level):
+            level = [item for item in level if ident(type(item)) in containers]
+        if ident(namespace) in map(ident, level):
             return False
         level = gc.get_referents(*level)
         elements += len(level)
@@ -178,7 +179,7 @@ class _About:
             if type(module) is str:
                 modules.append(module)
             worlds.update(
-                id(value.__globals__) for value in list(held.values()) if type(value) is FunctionType
+                ident(value.__globals__) for value in list(held.values()) if type(value) is FunctionType
             )
             if base is cls:
                 self.own = frozenset(worlds)
@@ -215,7 +216,7 @@ _known: dict[int, _About] = {}
 
 
 def _about(cls: type) -> _About:
-    key = id(cls)
+    key = ident(cls)
     known = _known.get(key)
     size = sum(map(len, map(_dict_of_class, class_order(cls))))
     if known is not None and known.ref() is cls and known.size == size:
@@ -228,12 +229,12 @@ def _about(cls: type) -> _About:
 
 def kind_of_type(cls: type, namespace: dict[str, Any]) -> int:
     """The kind of the class's instances."""
-    fixed = _FIXED.get(id(cls))
+    fixed = _FIXED.get(ident(cls))
     if fixed is not None:
         return fixed
     about = _about(cls)
     if about.kind == FOREIGN and (
-        namespace.get("__name__") in about.modules or id(namespace) in about.worlds
+        namespace.get("__name__") in about.modules or ident(namespace) in about.worlds
     ):
         return CELL
     return about.kind
@@ -241,9 +242,9 @@ def kind_of_type(cls: type, namespace: dict[str, Any]) -> int:
 
 def is_cell_class(cls: type, namespace: dict[str, Any]) -> bool:
     """Whether a cell made the class, or put a function into it."""
-    if id(cls) in _FIXED:
+    if ident(cls) in _FIXED:
         return False
     module = class_dict(cls).get("__module__")
     if type(module) is str and module == namespace.get("__name__"):
         return True
-    return id(namespace) in _about(cls).own
+    return ident(namespace) in _about(cls).own

@@ -18,6 +18,8 @@ from itertools import compress, repeat
 from operator import is_not
 from typing import Any, NamedTuple
 
+from kernel_runtime.kernel.probe.identity import ident
+
 _type = type.__dict__
 MRO: Callable[[type], tuple[type, ...]] = _type["__mro__"].__get__
 FLAGS: Callable[[type], int] = _type["__flags__"].__get__
@@ -96,7 +98,7 @@ def distinct_types(items: Collection[object]) -> list[type]:
     while len(left) > _MANY and len(found) < _ROUNDS:
         found.append(left[0])
         left = list(compress(left, map(is_not, left, repeat(left[0]))))
-    return found + list(dict(zip(map(id, left), left, strict=True)).values())
+    return found + list(dict(zip(map(ident, left), left, strict=True)).values())
 
 
 def is_module(obj: object) -> bool:
@@ -164,7 +166,7 @@ def _dict_of(mro: tuple[type, ...]) -> Callable[[Any], Any] | None:
 
 def _compute(cls: type, solids: dict[int, Any]) -> Layout | str:
     mro = MRO(cls)
-    solid = next((base for base in mro if id(base) in solids), None)
+    solid = next((base for base in mro if ident(base) in solids), None)
     if solid is None:
         return "a type without a known layout"
     slots = _slots_of(mro)
@@ -191,11 +193,11 @@ _cache: dict[int, tuple[Any, Layout | str]] = {}
 
 def layout(cls: type, solids: dict[int, Any]) -> Layout | str:
     """The layout of instances of `cls`, or why it has none. `solids`: by id, the builtin bases known."""
-    known = _cache.get(id(cls))
+    known = _cache.get(ident(cls))
     if known is not None and known[0]() is cls:
         return known[1]
     found = _compute(cls, solids)
     if len(_cache) >= _CACHE_MAX:
         _cache.clear()
-    _cache[id(cls)] = (weakref.ref(cls), found)
+    _cache[ident(cls)] = (weakref.ref(cls), found)
     return found

@@ -14,6 +14,7 @@ from types import CodeType
 from typing import Any
 
 from kernel_runtime.kernel.probe.encoder import ATOMS
+from kernel_runtime.kernel.probe.identity import ident
 
 _NAMES = (
     *("CACHE", "RESUME", "NOP", "POP_TOP", "EXTENDED_ARG", "COPY", "SWAP", "LOAD_CONST", "LOAD_SMALL_INT"),
@@ -30,5 +31,5 @@ def is_quiet(code: CodeType, namespace: dict[str, Any]) -> bool:
         return False
     # a key of a dict is hashed, and what is overwritten is let go of
     return all(
-        id(type(namespace.get(name, _MISSING))) in ATOMS or name not in namespace for name in code.co_names
+        ident(type(namespace.get(name, _MISSING))) in ATOMS or name not in namespace for name in code.co_names
     )

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from kernel_runtime.kernel.probe.digest import Print
 from kernel_runtime.kernel.probe.encoder import ATOMS
+from kernel_runtime.kernel.probe.identity import ident
 
 SMALL = 1 << 14
 """bytes of content up to which a value is looked at again after every execution, as time allows"""
@@ -62,8 +63,8 @@ class Record:
     __slots__ = ("cost", "held", "ident", "kind", "print", "unread")
 
     def __init__(self, value: object, found: Print, cost: int, *, unread: bool = False) -> None:
-        self.ident = id(value)
-        self.kind = id(type(value))
+        self.ident = ident(value)
+        self.kind = ident(type(value))
         self.print = found
         self.cost = cost
         """nanoseconds that its digest took"""
@@ -78,7 +79,7 @@ class Record:
         """Whether the name seems to be bound to the same object: for a held one it is sure."""
         if self.held is not _NOT_HELD:
             return value is self.held
-        return id(value) == self.ident and id(type(value)) == self.kind
+        return ident(value) == self.ident and ident(type(value)) == self.kind
 
     @property
     def is_small(self) -> bool:

@@ -38,6 +38,7 @@ from typing import Any
 from kernel_runtime.kernel.probe import foreign
 from kernel_runtime.kernel.probe import layout as lay
 from kernel_runtime.kernel.probe.encoder import ATOMS, kinds_of
+from kernel_runtime.kernel.probe.identity import ident
 
 NODES = 20_000
 """objects with several references that one walk looks at"""
@@ -48,7 +49,7 @@ _FEW = 10
 # Neither mutable nor on the way to something that is.
 _STOPS = frozenset(
     map(
-        id,
+        ident,
         (
             types.CodeType,
             types.ModuleType,
@@ -79,8 +80,8 @@ _STOPS = frozenset(
     )
 )
 _SKIP = ATOMS | _STOPS
-_TUPLE = frozenset((id(tuple),))
-_SEQUENCES = frozenset(map(id, (list, tuple, set, frozenset)))
+_TUPLE = frozenset((ident(tuple),))
+_SEQUENCES = frozenset(map(ident, (list, tuple, set, frozenset)))
 
 # Made by class statements and decorators, of parts that many classes have in common.
 _CLASS_PARTS = frozenset(
@@ -173,7 +174,7 @@ class Walk:
 
     def __init__(self, namespace: dict[str, Any], passive: Iterable[int] = ()) -> None:
         """`passive`: ids, as often as it is held, of what those hold who never use it."""
-        self._stops = {id(namespace), id(__builtins__)}
+        self._stops = {ident(namespace), ident(__builtins__)}
         self._namespace = namespace
         self._parent: list[int] = []
         self._names: dict[int, str] = {}
@@ -188,7 +189,7 @@ class Walk:
         self._new_codes: list[Any] = []
         self._unfinished: set[int] = set()
         self._special: dict[int, bool] = {}
-        self._roots = [*map(id, namespace.values()), *passive]
+        self._roots = [*map(ident, namespace.values()), *passive]
         np = sys.modules.get("numpy")
         ndarray = lay.MODULE_DICT(np).get("ndarray") if type(np) is types.ModuleType else None
         foreign.know()
@@ -205,10 +206,10 @@ class Walk:
         codes = self._new_codes
         while codes and left >= 0:
             code = codes.pop()
-            left = self._spread(self._codes[id(code)], [code], left)
+            left = self._spread(self._codes[ident(code)], [code], left)
         if left < 0:
             self._unfinished.add(number)
-            self._unfinished.update(self._codes[id(code)] for code in codes)
+            self._unfinished.update(self._codes[ident(code)] for code in codes)
             codes.clear()
 
     def _number(self) -> int:
@@ -226,7 +227,7 @@ class Walk:
         while stack:
             obj = stack.pop()
             left -= 1
-            if id(type(obj)) in _SEQUENCES and kinds_of(obj) <= skip:
+            if ident(type(obj)) in _SEQUENCES and kinds_of(obj) <= skip:
                 continue  # however long it is
             references = self.references(obj)
             while references:
@@ -235,7 +236,7 @@ class Walk:
                 if kinds <= skip:
                     break
                 if kinds & skip:
-                    references = [item for item in references if id(type(item)) not in skip]
+                    references = [item for item in references if ident(type(item)) not in skip]
                 owned, others = self._apart(references)
                 references.clear()
                 left -= len(others)
@@ -251,7 +252,7 @@ class Walk:
     def _apart(self, references: list[Any]) -> tuple[list[Any], list[Any]]:
         """Objects that only what they were met in holds, and all others. The list must hold each once."""
         special, types_met = self._special, list(map(type, references))
-        kinds = list(map(id, types_met))
+        kinds = list(map(ident, types_met))
         for kind, cls in dict(zip(kinds, types_met, strict=True)).items():
             if kind not in special:
                 special[kind] = self._is_special(cls)
@@ -289,7 +290,7 @@ class Walk:
             self._parent[one] = other
 
     def _meet(self, obj: Any, number: int, stack: list[Any], *, counted: bool) -> None:
-        key = id(obj)
+        key = ident(obj)
         known = self._counts.get(key)
         if known is not None:
             self._counts[key] = known + counted
@@ -300,7 +301,7 @@ class Walk:
                 self._reaches.setdefault(number, set()).add(code)
             return
         cls = type(obj)
-        if id(cls) in self._skip or key in self._stops or lay.is_module(obj):
+        if ident(cls) in self._skip or key in self._stops or lay.is_module(obj):
             return
         if (cls is tuple or cls is frozenset) and self._is_inert(obj):
             return
@@ -345,8 +346,8 @@ class Walk:
         cls = type(obj)
         if cls is types.FunctionType:
             # Not its globals and its code.
-            skipped = (id(obj.__globals__), id(obj.__builtins__), id(obj.__code__))
-            return [item for item in gc.get_referents(obj) if id(item) not in skipped]
+            skipped = (ident(obj.__globals__), ident(obj.__builtins__), ident(obj.__code__))
+            return [item for item in gc.get_referents(obj) if ident(item) not in skipped]
         if lay.is_a(cls, type):
             return _references_of_class(obj)
         if self._ndarray is not None and lay.is_a(cls, self._ndarray):
@@ -390,7 +391,7 @@ class Walk:
                 node = self._code_nodes[key]
                 if type(node) is types.FunctionType and node.__globals__ is self._namespace:
                     component.functions.append(node)
-            component.function_ids = frozenset(map(id, component.functions))
+            component.function_ids = frozenset(map(ident, component.functions))
             direct = {keys[code] for number in members.get(root, ()) for code in self._reaches[number]}
             component.held = component.function_ids & direct
         return list(by_root.values())
@@ -434,7 +435,7 @@ class Walk:
         count = self._roots.count if several is None else several.__getitem__
         found: set[int] = set()
         for node, references in zip(self._nodes, self.refcounts(), strict=True):
-            key = id(node)
+            key = ident(node)
             outside = references - counts[key]
             if outside > 0 and outside > count(key):
                 found.add(codes[key] if key in codes else self._find(self._owner[key]))
@@ -450,5 +451,5 @@ class Walk:
         counts = map(sys.getrefcount, self._nodes)
         if not twice:
             return [count - OWN_REFERENCES for count in counts]
-        keys = map(id, self._nodes)
+        keys = map(ident, self._nodes)
         return [count - OWN_REFERENCES - (key in twice) for count, key in zip(counts, keys, strict=True)]

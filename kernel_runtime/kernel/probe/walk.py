@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from kernel_runtime.kernel.probe import reasons
 from kernel_runtime.kernel.probe.bytecode import Deferred, Facts, facts, kind_of
+from kernel_runtime.kernel.probe.identity import ident
 from kernel_runtime.kernel.probe.instructions import NOTHING, Kind, Names
 from kernel_runtime.kernel.probe.kinds import (
     CELL,
@@ -144,10 +145,10 @@ class Walk:
                 self.defer(deferred, settled | deferred.settled, found)
 
     def nested(self, code: CodeType, settled: Names, *, owner: bool = True) -> None:
-        known = self.seen.get(id(code))
+        known = self.seen.get(ident(code))
         if known is not None and known[1] <= settled:
             return
-        self.seen[id(code)] = (code, settled if known is None else known[1] & settled)
+        self.seen[ident(code)] = (code, settled if known is None else known[1] & settled)
         self.code(code, kind_of(code), settled, owner=owner)
 
     def defer(self, deferred: Deferred, settled: Names, found: Facts) -> None:
@@ -196,7 +197,7 @@ class Walk:
 
     def release(self, deferred: Deferred, settled: Names) -> None:
         for code in deferred.codes:
-            self.seen.pop(id(code), None)
+            self.seen.pop(ident(code), None)
             self.nested(code, settled)
         for name in deferred.names:
             self.use(name, settled, bare=True)
@@ -351,9 +352,9 @@ class Walk:
     # Objects.
 
     def kind(self, cls: type) -> int:
-        known = self.kinds.get(id(cls))
+        known = self.kinds.get(ident(cls))
         if known is None:
-            known = self.kinds[id(cls)] = kind_of_type(cls, self.namespace)
+            known = self.kinds[ident(cls)] = kind_of_type(cls, self.namespace)
             self.types.append(cls)
         return known
 
@@ -379,12 +380,12 @@ class Walk:
             name = held.get("__name__")
             if type(name) is str and name.partition(".")[0] in {"ctypes", "_ctypes"}:
                 self.dynamic.add("ctypes")
-            self.modules[id(held)] = (held, settled)
+            self.modules[ident(held)] = (held, settled)
         elif kind == SHELL:
             self.dynamic.add("get_ipython")
         elif kind == FOREIGN:
             self.foreign = True
-            self.patchable[id(type(value))] = (type(value), settled)
+            self.patchable[ident(type(value))] = (type(value), settled)
         elif value is self.namespace:
             self.dynamic.add("globals")
         elif value is sys.modules:
@@ -420,8 +421,8 @@ class Walk:
 
     def unchecked(self, holder: object, names: Iterable[str]) -> list[str]:
         """The names not yet looked up in it, from now on looked up."""
-        fresh = [name for name in names if (id(holder), name) not in self.checked]
-        self.checked.update((id(holder), name) for name in fresh)
+        fresh = [name for name in names if (ident(holder), name) not in self.checked]
+        self.checked.update((ident(holder), name) for name in fresh)
         return fresh
 
     def look_in_module(self, held: dict[str, Any], name: str, settled: Names) -> None:
@@ -442,17 +443,17 @@ class Walk:
             self.push(value, settled, escapes=True)
 
     def visit(self, value: object, settled: Names) -> bool:
-        known = self.seen.get(id(value))
+        known = self.seen.get(ident(value))
         if known is None:
             self.visits += 1
             if self.visits > _MOST_VISITS:
                 self.dynamic.add("objects")
                 return False
-            self.seen[id(value)] = (value, settled)
+            self.seen[ident(value)] = (value, settled)
             return True
         if known[1] <= settled:
             return False
-        self.seen[id(value)] = (value, known[1] & settled)
+        self.seen[ident(value)] = (value, known[1] & settled)
         return True
 
     def follow(self, value: object, settled: Names, *, escapes: bool = True) -> None:
@@ -473,7 +474,7 @@ class Walk:
                 return
             deeper: list[object] = []
             for item, cls in zip(level, types, strict=True):
-                kind = kinds[id(cls)]
+                kind = kinds[ident(cls)]
                 if kind in CLOSED or not self.visit(item, settled):
                     continue
                 if item is self.namespace:
@@ -549,7 +550,7 @@ class Walk:
 
     def look_at_class(self, cls: type, settled: Names, *, instance: bool, escapes: bool) -> None:
         """The code of a class that may run: hooks, and the methods that something names."""
-        key = (id(cls), instance, escapes)
+        key = (ident(cls), instance, escapes)
         known = self.classes.get(key)
         if known is not None and known <= settled:
             return
@@ -564,7 +565,7 @@ class Walk:
                 self.look_at_class(type(cls), settled, instance=True, escapes=escapes)
         if not cells:
             return
-        self.seen.setdefault(id(cls), (cls, settled))
+        self.seen.setdefault(ident(cls), (cls, settled))
         handed = (
             escapes
             or any(self.kind(base) == FOREIGN for base in order)

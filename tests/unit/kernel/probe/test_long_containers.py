@@ -10,6 +10,7 @@ import pytest
 from kernel_runtime.kernel.probe import layout
 from kernel_runtime.kernel.probe.code import analyse
 from kernel_runtime.kernel.probe.encoder import kinds_of, text_size
+from kernel_runtime.kernel.probe.identity import ident
 from kernel_runtime.kernel.probe.layout import distinct_types
 from kernel_runtime.kernel.probe.sharing import Walk
 
@@ -22,7 +23,7 @@ def test_the_types_of_many(monkeypatch: pytest.MonkeyPatch, plainly: bool) -> No
     many = [*MIXED, *[1] * 300, True]
     assert len(distinct_types(many)) == 6
     assert set(distinct_types(many)) == {str, float, type(None), bytes, int, bool}
-    assert kinds_of(many) == {id(cls) for cls in distinct_types(many)}
+    assert kinds_of(many) == {ident(cls) for cls in distinct_types(many)}
     assert distinct_types([]) == []
     several = [type(f"C{i}", (), {}) for i in range(20)]
     assert len(distinct_types([cls() for cls in several for _ in range(20)])) == 20
@@ -45,7 +46,7 @@ def test_no_metaclass_is_asked() -> None:
     many = [base() for _ in range(200)] + MIXED
     assert not layout._hashes_types_plainly()
     assert len(distinct_types(many)) == 5
-    assert id(base) in kinds_of(many)
+    assert ident(base) in kinds_of(many)
 
 
 def test_a_metaclass_that_inherits_what_it_says() -> None:
@@ -60,7 +61,7 @@ def test_a_metaclass_that_inherits_what_it_says() -> None:
 
 def test_the_length_of_texts_among_others() -> None:
     assert text_size(MIXED, kinds_of(MIXED)) == 100 * (1 + 2 + 3)
-    assert text_size(["ab"] * 300, {id(str)}) == 600
+    assert text_size(["ab"] * 300, {ident(str)}) == 600
 
 
 ROWS: list[Any] = [[i, (i, "a")] for i in range(2000)]
