@@ -437,3 +437,14 @@ def test_what_a_failed_cell_gave_to_others_is_one(session, library, monkeypatch)
         monkeypatch.setattr(sys, "last_value", error, raising=False)
     session.run("a; f")
     assert "a" in session.probe._groups.restless()
+
+
+def test_the_same_object_bound_again_where_nobody_can_tell(session):
+    """Mechanism: `x` may be bound to the very object that it is bound to, and that leaves no trace.
+
+    Right: a cell that may have done only that does not claim to be known in full.
+    """
+    session.run("x = 3; n = 5")
+    assert session.run("if n > 2: x = 3")["dynamic"] == ["x may have been bound to what it was bound to"]
+    assert session.run("if n > 2: x = 4")["dynamic"] == []
+    assert session.run("x = 4")["dynamic"] == []
