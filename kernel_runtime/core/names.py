@@ -72,7 +72,7 @@ def step_name(
     """The row after a change that an execution made or, with None, that nobody is known to have made."""
     if row is None or row.incarnation != incarnation:
         row = Name(name=name, incarnation=incarnation, present=False)
-    how = change.get("how")
+    how = how_of(change)
     digest = change.get("digest")
     if not isinstance(digest, str) or not digest or _vague(digest):
         digest = None
@@ -104,6 +104,12 @@ def step_name(
             moved, bound_by=execution_id, bound_in=cell_id, drifted=False, unbound=False, shaky=False
         )
     return replace(moved, drifted=row.drifted and vague, shaky=row.shaky and vague)
+
+
+def how_of(change: Mapping[str, Any]) -> str:
+    """What is said of a name; empty where nothing sensible is."""
+    how = change.get("how")
+    return how if isinstance(how, str) else ""
 
 
 def shaken(row: Name, seq: int) -> Name:

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from kernel_runtime.core.names import BINDS, CHANGED, SAME, adrift, compare, token_in
+from kernel_runtime.core.names import BINDS, CHANGED, SAME, adrift, compare, how_of, token_in
 from kernel_runtime.model.execution import Cell, Heap, Name, Observation
 from kernel_runtime.model.facts import ExecutionObserved
 
@@ -32,7 +32,7 @@ def observation_of(
     fact: ExecutionObserved, *, cell_id: str, incarnation: int, seq: int, name: Lookup
 ) -> Observation:
     """What is kept of a fact; `name` gives the names as that execution left them."""
-    bound = sorted(n for n, change in fact.names.items() if change.get("how") in BINDS)
+    bound = sorted(n for n, change in fact.names.items() if how_of(change) in BINDS)
     return Observation(
         cell_id=cell_id,
         execution_id=fact.execution_id,
