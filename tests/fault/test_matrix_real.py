@@ -483,7 +483,8 @@ def test_two_supervisors_by_hand(rig: Rig):
     assert second.returncode == 4
     assert "has a supervisor already" in second.stdout
     assert (rig.supervisor_pid(), rig.kernel_pid()) == (supervisor, kernel)
-    assert len(rig.entries()) == before
+    # what the probe saw of the first execution may come a moment after it
+    assert {entry.kind for entry in rig.entries()[before:]} <= {"ExecutionObserved"}
     run_two(rig)
     rig.check("first", "second")
 

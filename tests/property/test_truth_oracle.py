@@ -178,5 +178,6 @@ def test_no_false_live() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_no_false_live_in_the_long_run() -> None:
     told(run_many(2000))
