@@ -10,10 +10,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from kernel_runtime.core.effects import effects_document
 from kernel_runtime.core.outputs import DisplayIndex, OutputFolder
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution
-from kernel_runtime.model.facts import GapRecorded, OutputRecorded
+from kernel_runtime.model.facts import EffectsObserved, ExecutionObserved, GapRecorded, OutputRecorded
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -33,15 +34,16 @@ def view(
     cap_bytes: int | None = None,
     displays: DisplayIndex | None = None,
 ) -> dict[str, Any]:
-    """The execution JSON of INTERFACE.md, and `evidence` for its outcome.
+    """The execution JSON of INTERFACE.md, `evidence` for its outcome, and `effects` once it was observed.
 
-    `entries` are the execution's, in order; kinds other than OutputRecorded and GapRecorded only move
-    `cursor`, the last seq seen here: what follows it is news about this execution.
+    `entries` are the execution's, in order. `cursor` is the last seq seen here: what follows it is news
+    about this execution.
     """
     folder = OutputFolder(
         cap_bytes=cap_bytes, pointer=pointer(session, execution.execution_id), displays=displays
     )
     gaps: dict[str, dict[str, Any]] = {}
+    observed: list[ExecutionObserved | EffectsObserved] = []
     cursor = execution.finished_seq or execution.queued_seq
     for entry in entries:
         cursor = max(cursor, entry.seq)
@@ -53,6 +55,8 @@ def view(
             gap = gaps.setdefault(fact.reason, {"reason": fact.reason, "messages": 0, "bytes": 0})
             gap["messages"] += fact.messages
             gap["bytes"] += fact.bytes
+        elif isinstance(fact, ExecutionObserved | EffectsObserved):
+            observed.append(fact)
     return {
         "session": session,
         "execution_id": execution.execution_id,
@@ -72,6 +76,7 @@ def view(
         "error": execution.error,
         "blocked": blocked_document(execution.blocked) if execution.blocked is not None else None,
         "evidence": execution.evidence,
+        "effects": effects_document(observed),
         "cursor": cursor,
     }
 

@@ -293,20 +293,9 @@ def _told(effect: Effect, times: int) -> dict[str, Any]:
 
 # -- what the author says
 
-EFFECT_FREE, EFFECTFUL, DECLARED = "effect-free", "effectful", "declared"
+EFFECT_FREE, EFFECTFUL = "effect-free", "effectful"
+"""as in core.effects, which would load more than a kernel needs"""
 _MAGIC = re.compile(r"%%(effect[_-]free|effectful)[ \t]*(?:#.*)?\Z")
-
-
-def verdict(effects: list[dict[str, Any]], unseen: list[str], declared: str | None) -> str:
-    """`effect-free`, `effectful`, or `declared` where its author said which.
-
-    Effect-free needs that none was seen and that nothing hints at one that was not. That a native
-    extension was imported hints at nothing: it is a caveat, and stays in `unseen`.
-    """
-    if declared in (EFFECT_FREE, EFFECTFUL):
-        return DECLARED
-    hints = [why for why in unseen if not why.startswith("extension:")]
-    return EFFECTFUL if effects or hints else EFFECT_FREE
 
 
 def declared_by(code: str, metadata: Mapping[str, Any] | None) -> tuple[str | None, str]:

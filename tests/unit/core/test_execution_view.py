@@ -9,7 +9,14 @@ import msgspec
 from kernel_runtime.core.execution_view import iso_time, view
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution
-from kernel_runtime.model.facts import ExecutionFinished, Fact, GapRecorded, OutputRecorded
+from kernel_runtime.model.facts import (
+    EffectsObserved,
+    ExecutionFinished,
+    ExecutionObserved,
+    Fact,
+    GapRecorded,
+    OutputRecorded,
+)
 
 FIELDS = {
     "session", "execution_id", "key", "cell_id", "principal", "incarnation", "status", "outcome",
@@ -66,3 +73,18 @@ def test_blocked_tells_since_when_as_a_time():
     blocked = {"on": "input", "prompt": "name? ", "pid": None, "since": 1_000_000_000}
     document = view("s", execution(status="blocked", blocked=blocked), "input()", [])
     assert document["blocked"] == {**blocked, "since": "1970-01-01T00:00:01.000000Z"}
+
+
+def test_effects_come_once_they_were_observed():
+    """Right: null until the probe has looked, then what it saw, and what a thread did later."""
+    done = execution(status="done", outcome="ok", finished_seq=9)
+    late = entry(12, EffectsObserved(execution_id="e1", effects=[{"kind": "file", "path": "/b"}]))
+    assert view("s", done, "x", [late])["effects"] is None
+    seen = entry(10, ExecutionObserved(execution_id="e1"))
+    assert view("s", done, "x", [seen])["effects"] == {
+        "verdict": "effect-free", "declared": None, "seen": [], "unseen": [],
+    }  # fmt: skip
+    document = view("s", done, "x", [seen, late])["effects"]
+    assert (document["verdict"], document["seen"]) == ("effectful", [{"kind": "file", "path": "/b"}])
+    pure = entry(10, ExecutionObserved(execution_id="e1", declared="effect-free"))
+    assert view("s", done, "x", [pure, late])["effects"]["verdict"] == "declared"

@@ -23,10 +23,11 @@ from typing import Any
 
 import pytest
 
+from kernel_runtime.core.effects import verdict
 from kernel_runtime.kernel import audited, effects
 from kernel_runtime.kernel.attribution import NOBODY, Parent, current
 from kernel_runtime.kernel.audited import EVENTS
-from kernel_runtime.kernel.effects import MAX_EFFECTS, Effects, declared_by, verdict
+from kernel_runtime.kernel.effects import MAX_EFFECTS, Effects, declared_by
 from tests.support import eventually
 
 Seen = list[dict[str, Any]]
