@@ -9,6 +9,7 @@ waits for it and no cell runs meanwhile. Whatever the user's objects do, nothing
 
 from __future__ import annotations
 
+import select
 import sys
 import time
 from types import CodeType, FunctionType
@@ -165,8 +166,12 @@ class Observer:
             self._later()
 
     def _is_wanted(self) -> bool:
-        """Whether a request waits."""
-        return bool(self._kernel.shell_stream.socket.poll(0))
+        """Whether a request may wait.
+
+        Asked of the descriptor: asking the socket would take the signal that its stream waits for, and
+        what arrived meanwhile would lie there until the next message.
+        """
+        return bool(select.select([self._kernel.shell_stream.socket.FD], [], [], 0)[0])
 
     def _late_effects(self) -> bool:
         """Send what threads did after their execution; whether there was any."""

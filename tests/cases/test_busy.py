@@ -15,6 +15,8 @@ from tests.support import eventually
 
 SET_UP = """
 import ctypes, os, re, select, socket, subprocess, threading, time, asyncio
+
+pytestmark = pytest.mark.slow
 server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname())
 lock = threading.Lock()

@@ -106,12 +106,12 @@ def test_interrupt_that_nothing_hears(shared: kr.Session) -> None:
     """A cell that ignores SIGINT is not killed unasked: the ladder ends with an offer, the cell goes on."""
     source = (
         "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "time.sleep(4.5); print('done all the same')"
+        "print('deaf'); time.sleep(4.5); print('done all the same')"
     )
     x = shared.submit(source)
-    eventually(lambda: running(shared, x), what="running")
+    eventually(lambda: "deaf" in x.refresh().text, what="its own code runs")
     told = shared.interrupt()
     assert (told.steps, told.ended) == (["message", "signal"], False)
     assert told.offer == f"krt restart {shared.name}"
-    assert x.wait(timeout=10).text == "done all the same\n"
+    assert x.wait(timeout=10).text == "deaf\ndone all the same\n"
     assert shared.execute("'on'").text == "'on'"

@@ -96,3 +96,26 @@ def test_what_json_cannot_hold_is_shown(kernel: LiveKernel, expression: str) -> 
 def test_an_unknown_question(kernel: LiveKernel) -> None:
     answer = ask(kernel, "teleport")
     assert (answer["ok"], answer["error"]["ename"]) == (False, "KeyError")
+
+
+def test_a_request_that_comes_while_the_heap_is_looked_at(kernel: LiveKernel) -> None:
+    """Mechanism: a ZeroMQ descriptor tells of a message once. Whoever asks the socket in between takes that
+    signal from the stream that waits for it, and the request lies there until another one comes.
+
+    Right: an idle look that ends because somebody wants the kernel leaves it to hear what that is.
+    """
+    kernel.run(
+        "import time\n"
+        "inside = get_ipython().kernel\n"
+        "def look():\n"
+        "    global looking\n"
+        "    looking, until = True, time.monotonic() + 30\n"
+        "    while not inside.observer._is_wanted() and time.monotonic() < until:\n"
+        "        time.sleep(0.001)\n"
+        "inside.io_loop.call_later(0, look)"
+    )
+    eventually(
+        lambda: ask(kernel, "evaluate", expression="'looking' in globals()")["result"].get("value"),
+        what="it looks",
+    )
+    kernel.run("'heard'", timeout=20)

@@ -37,6 +37,8 @@ DEV_TTY = "open('/dev/tty').readline()"
 ASIDE = "import os; os.setsid(); os.read(0, 1)"
 THREAD = """
 import threading, time
+
+pytestmark = pytest.mark.slow
 threading.Thread(target=lambda: open('/dev/tty').readline()).start()
 time.sleep(600)
 """

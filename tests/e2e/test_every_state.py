@@ -15,6 +15,8 @@ from kernel_runtime import process
 from kernel_runtime.client import blocking, session_files
 from tests.support import eventually, krt_json
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def alice() -> Iterator[kr.Session]:

@@ -24,6 +24,8 @@ from tests.support import eventually, krt
 SECRET = "hunter2"
 CODE = """
 import os, subprocess, sys
+
+pytestmark = pytest.mark.slow
 secret = open({file!r}).read()
 os.environ["API_TOKEN"] = secret
 argv = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", "--password", secret]

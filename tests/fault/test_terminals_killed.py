@@ -17,6 +17,8 @@ from kernel_runtime.model.facts import ProcessEnded, ProcessSpawned
 from tests.fault.rig import Rig
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 
 def facts(rig: Rig) -> list[ProcessSpawned | ProcessEnded]:
     with JournalReader.open(rig.file.journal) as reader:
