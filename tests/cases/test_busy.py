@@ -13,10 +13,10 @@ import kernel_runtime as kr
 from tests.cases.support import kernel_pid, stopped
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 SET_UP = """
 import ctypes, os, re, select, socket, subprocess, threading, time, asyncio
-
-pytestmark = pytest.mark.slow
 server = socket.create_server(("127.0.0.1", 0))
 client = socket.create_connection(server.getsockname())
 lock = threading.Lock()

@@ -18,12 +18,12 @@ from kernel_runtime import process
 from tests.cases.support import kernel_pid, stopped
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 Row = dict[str, Any]
 
 SERVER = """
 import subprocess, sys
-
-pytestmark = pytest.mark.slow
 server = subprocess.Popen(
     [sys.executable, "-c", "import socket, time; s = socket.create_server(('127.0.0.1', 0)); time.sleep(600)",
      "--password", "hunter2"])

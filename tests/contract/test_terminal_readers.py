@@ -16,6 +16,8 @@ import pytest
 from kernel_runtime.supervisor.tty import readers, screen
 from tests.support import eventually
 
+pytestmark = pytest.mark.slow
+
 NOBODY = 0
 NOBODY_UID = 65534
 
@@ -37,8 +39,6 @@ DEV_TTY = "open('/dev/tty').readline()"
 ASIDE = "import os; os.setsid(); os.read(0, 1)"
 THREAD = """
 import threading, time
-
-pytestmark = pytest.mark.slow
 threading.Thread(target=lambda: open('/dev/tty').readline()).start()
 time.sleep(600)
 """

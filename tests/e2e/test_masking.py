@@ -21,11 +21,11 @@ from kernel_runtime.client.session_files import load
 from kernel_runtime.journal import JournalReader
 from tests.support import eventually, krt
 
+pytestmark = pytest.mark.slow
+
 SECRET = "hunter2"
 CODE = """
 import os, subprocess, sys
-
-pytestmark = pytest.mark.slow
 secret = open({file!r}).read()
 os.environ["API_TOKEN"] = secret
 argv = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)", "--password", secret]
