@@ -8,10 +8,9 @@ Ctrl-C in the caller ends the waiting at once and leaves the execution running.
 from __future__ import annotations
 
 import asyncio
-import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Iterator
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 
 from kernel_runtime.client.attaching import Creation, open_session
 from kernel_runtime.client.blocking_claims import BlockingClaimCalls
@@ -26,54 +25,6 @@ from kernel_runtime.client.submission import How
 from kernel_runtime.errors import UsageError
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Execution as Row
-
-T = TypeVar("T")
-
-
-class Loop:
-    """An event loop in a thread of its own."""
-
-    def __init__(self) -> None:
-        self.loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="krt-client", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self.loop)
-        self.loop.run_forever()
-
-    @property
-    def closed(self) -> bool:
-        return self.loop.is_closed()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine that runs over there.
-
-        An exception that arrives here first (KeyboardInterrupt) cancels it.
-        """
-        future = asyncio.run_coroutine_threadsafe(work, self.loop)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def close(self) -> None:
-        if self.closed:
-            return
-        self.run(self._finish())
-        self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join()
-        self.loop.close()
-
-    async def _finish(self) -> None:
-        """Let what was cancelled end before its loop does."""
-        others = asyncio.all_tasks() - {t for t in [asyncio.current_task()] if t is not None}
-        for task in others:
-            task.cancel()
-        await asyncio.gather(*others, return_exceptions=True)
-        await self.loop.shutdown_asyncgens()
-        await self.loop.shutdown_default_executor()
 
 
 class Execution(Record):
@@ -109,10 +60,6 @@ class Session(BlockingClaimCalls, BlockingTerminalCalls):
     Methods, their arguments and errors are those of `AsyncSession`.
     """
 
-    def __init__(self, session: AsyncSession) -> None:
-        self._session = session
-        self._loop = Loop()
-
     def __enter__(self) -> Self:
         return self
 
@@ -123,15 +70,6 @@ class Session(BlockingClaimCalls, BlockingTerminalCalls):
 
     def __repr__(self) -> str:
         return f"<Session {self.name} as {self.principal}>"
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of one of the async client's coroutines, run in this session's own loop."""
-        if self._loop.closed:
-            work.close()
-            raise UsageError(
-                f"session {self.name}: this client has detached", hint=f"attach again: attach({self.name!r})"
-            )
-        return self._loop.run(work)
 
     def attach(self, *, accept: bool = False) -> Session:
         """Join; `kernel_runtime.attach` has done so already."""

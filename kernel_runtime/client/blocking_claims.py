@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar, Unpack
+from collections.abc import Sequence
+from typing import Unpack
 
+from kernel_runtime.client.blocking_calls import BlockingCalls
 from kernel_runtime.client.claims import Checked, Claim
 from kernel_runtime.client.handoff import Handoff, HandoffFields, Tested
-from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.core.claims import TIMEOUT
 
-T = TypeVar("T")
 
-
-class BlockingClaimCalls:
+class BlockingClaimCalls(BlockingCalls):
     """Methods, their arguments and errors are those of `AsyncSession`."""
-
-    _session: AsyncSession
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """As `blocking.Session` does."""
-        raise NotImplementedError
 
     def claim(self, text: str, *, probe: str, timeout: float = TIMEOUT, allow: Sequence[str] = ()) -> Claim:
         """Write down a claim and check it."""

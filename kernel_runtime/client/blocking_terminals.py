@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 import signal as signals
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
-from kernel_runtime.client.session import AsyncSession
+from kernel_runtime.client.blocking_calls import BlockingCalls
 from kernel_runtime.client.terminals import Screen, Spawned, Tail
 
-T = TypeVar("T")
 
-
-class BlockingTerminalCalls:
+class BlockingTerminalCalls(BlockingCalls):
     """Methods, their arguments and errors are those of `AsyncSession`."""
-
-    _session: AsyncSession
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """As `blocking.Session` does."""
-        raise NotImplementedError
 
     def spawn(
         self,
