@@ -91,16 +91,8 @@ class Reports:
 
     def _start(self, asked: _Asked, reader: JournalReader) -> None:
         self._busy = True
-        state, identity = self._s.shell.state, self._s.identity
-        unseen, observes = self._s.tty.unseen, self._s.keeper.observes
-        reporter = Reporter(
-            identity.name,
-            identity.session_id,
-            reader,
-            self._edited_sources,
-            unseen=lambda: unseen,
-            observes=lambda: observes,
-        )
+        state, observes = self._s.shell.state, self._s.keeper.observes
+        reporter = Reporter(self._s.identity.name, reader, self._edited_sources, observes=lambda: observes)
         make = partial(reporter.full, state, asked.limit, asked.snapshot)
         self._thread.submit(partial(_made, make), partial(self._done, asked))
 

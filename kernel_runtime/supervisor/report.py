@@ -36,20 +36,15 @@ class Reporter:
     def __init__(
         self,
         name: str,
-        session_id: str,
         reader: JournalReader,
         edited_sources: Callable[[], Mapping[str, str] | None],
         *,
-        unseen: Callable[[], Sequence[int]] = tuple,
         observes: Callable[[], bool] = lambda: True,
     ) -> None:
         self._name = name
-        self._session_id = session_id
         self._reader = reader
         self._edited_sources = edited_sources
         """`cell_id → digest` of the notebook's cells, or None while the file is as we wrote it"""
-        self._unseen = unseen
-        """processes that have the kernel's terminal, sleep, and may not be looked into"""
         self._observes = observes
         """whether the living kernel, if it is ours, is of a version that tells of names"""
 

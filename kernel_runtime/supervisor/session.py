@@ -156,10 +156,8 @@ class Supervisor:
         self.notebooks = NotebookKeeper(self.reactor, journal.reader(), notebook, directory / "notebook.mark")
         self.reporter = Reporter(
             self.identity.name,
-            self.identity.session_id,
             self.shell.reader,
             self.notebooks.edited_sources,
-            unseen=lambda: self.tty.unseen,
             observes=lambda: self.keeper.observes,
         )
         self.reports = Reports(self, self.notebooks.edited_sources)

@@ -80,6 +80,9 @@ class Survey:
         why = made.report.why
         if self._parts["activity"] is not None and "execution_id" in why:
             why = {**why, "activity": self._parts["activity"]}
+            if unseen := self._s.tty.unseen:
+                # processes that have the kernel's terminal, sleep, and may not be looked into
+                why["unseen"] = list(unseen)
         try:
             resources = [*self._s.world.resources(), *settings_rows(self._parts["world"] or {})]
         except KernelRuntimeError as error:

@@ -68,7 +68,7 @@ def steps_of_attach(path: Path) -> int:
     with JournalReader.open(path) as reader:
         reader.connection.set_progress_handler(step, 1)
         state = recover(reader, "long", time.monotonic_ns())
-        reporter = Reporter("long", "0" * 8, reader, lambda: None)
+        reporter = Reporter("long", reader, lambda: None)
         report = reporter.brief(state)
         reader.connection.set_progress_handler(None)
         assert len(report.cells) <= ATTACH_CELLS

@@ -86,7 +86,7 @@ def reporter(path: Path) -> tuple[Reporter, Counting]:
     plain = JournalReader.open(path)
     reader = Counting(path, plain.connection)
     reader.read = []
-    return Reporter("long", "0" * 8, reader, lambda: None), reader
+    return Reporter("long", reader, lambda: None), reader
 
 
 def snapshot_of(reader: JournalReader) -> dict[str, Any]:
