@@ -362,24 +362,34 @@ class Claims:
         if gone := self._heap_gone():
             seen({"exists": False, **gone})
             return
-        if why := self._cannot_ask():
-            seen({"unknown": why})
-            return
 
-        def answered(answer: dict[str, Any] | None) -> None:
-            if answer is None:
-                seen({"unknown": f"the kernel did not answer within {seconds:g} s"})
-            elif answer.get("error"):
-                seen({"unknown": f"the kernel could not say: {_error(answer['error'])}"})
-            else:
-                seen(answer)
+        def failed(error: str) -> Observation:
+            return {"unknown": f"the kernel could not say: {error}"}
 
-        self._s.questions.ask("describe", {"name": probe.name}, answered, seconds)
+        self._ask_kernel("describe", {"name": probe.name}, seen, failed, seconds=seconds)
 
     def _evaluate(self, source: str, seconds: float, seen: Callable[[Observation], None]) -> None:
         if gone := self._heap_gone():
             seen({"unknown": f"{gone['reason']}: there is nothing to evaluate it in"})
             return
+
+        def failed(error: str) -> Observation:
+            return {"error": error}
+
+        asked = {"expression": source, "timeout": seconds}
+        self._ask_kernel("evaluate", asked, seen, failed, seconds=seconds, patience=PATIENCE / 2)
+
+    def _ask_kernel(
+        self,
+        op: str,
+        args: dict[str, Any],
+        seen: Callable[[Observation], None],
+        failed: Callable[[str], Observation],
+        *,
+        seconds: float,
+        patience: float = 0.0,
+    ) -> None:
+        """Ask the living kernel; `failed` makes an observation of its error, in words."""
         if why := self._cannot_ask():
             seen({"unknown": why})
             return
@@ -388,13 +398,11 @@ class Claims:
             if answer is None:
                 seen({"unknown": f"the kernel did not answer within {seconds:g} s"})
             elif answer.get("error"):
-                seen({"error": _error(answer["error"])})
+                seen(failed(_error(answer["error"])))
             else:
                 seen(answer)
 
-        self._s.questions.ask(
-            "evaluate", {"expression": source, "timeout": seconds}, answered, seconds + PATIENCE / 2
-        )
+        self._s.questions.ask(op, args, answered, seconds + patience)
 
     def _heap_gone(self) -> dict[str, Any] | None:
         state = self._s.shell.state
