@@ -1,0 +1,1 @@
+"""Sessions in a Jupyter Server: its kernels, its documents and its page."""
