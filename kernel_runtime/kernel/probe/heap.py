@@ -3,7 +3,8 @@
 Three nets, each for what falls through the one before. The code says what it can touch (code.py), and
 what shares an object with that is touched too (sharing.py). What somebody outside the namespace holds
 (a library's registry, a thread, a callback) counts as touched by every execution. And small values
-are read again after every execution as far as half a millisecond goes, all others in idle moments.
+are read again after every execution as far as a fraction of a millisecond goes, all others in idle
+moments.
 Whatever is touched is read again, exactly; what cannot be is reported as `touched`.
 
 Invariants: a change of a name is in the observation of the execution after which it is first found,
@@ -32,7 +33,9 @@ from kernel_runtime.kernel.probe.records import MISSING, Binding, Record, is_our
 
 EXECUTION_BOUND = 512 << 20
 """bytes of content that are read after one execution"""
-_PATROL_NS = 250_000
+_LOOK_NS = 600_000
+"""after an execution small values are read again for what this leaves, within the two bounds below"""
+_PATROL_NS = (50_000, 250_000)
 _CHECK_NS = 5_000_000
 _BINDINGS = ("bound", "rebound", "deleted")
 _NO_ROOM = "too much was touched to read all of it"
@@ -72,6 +75,8 @@ class HeapProbe:
         self._there: set[str] = set()
         self.is_quiet = True
         """so far nothing but the interpreter ran in this execution"""
+        self._spent = 0
+        """nanoseconds that looking at this execution has cost so far"""
         self._settled_by = 0
         self._hooked = False
         self._groups = Groups(namespace, self._shown)
@@ -109,6 +114,7 @@ class HeapProbe:
             hooked: whether somebody's code runs with every cell.
         """
         self._codes, self._before, self._settled = [], _NOTHING, frozenset()
+        self._spent = 0
         self.is_quiet, self._settled_by, self._hooked = not hooked, 0, hooked
         if not volatile and not ended:
             return None
@@ -120,6 +126,7 @@ class HeapProbe:
 
     def ran(self, code: CodeType) -> None:
         """The shell is about to run this: what it can touch while its names are what they are now."""
+        began = time.perf_counter_ns()
         self._codes.append(code)
         try:
             if not self._hooked and is_quiet(code, self._names):
@@ -135,13 +142,15 @@ class HeapProbe:
             self._complain(error)
             failed = (f"probe failed: {lay.type_name(type(error))}",)
             self._before = _both(self._before, _NOTHING._replace(dynamic=failed))
+        finally:
+            self._spent += time.perf_counter_ns() - began
 
     def end(self, ok: bool, volatile: list[str]) -> dict[str, Any]:  # noqa: FBT001
         """After the execution: the fields of ExecutionObserved that tell of the heap."""
-        began = time.perf_counter_ns()
+        began = time.perf_counter_ns() - self._spent
         codes, self._codes = self._codes, []
         try:
-            seen = self._observe(codes, ok, bool(volatile))
+            seen = self._observe(codes, began, ok=ok, volatile=bool(volatile))
         except Exception as error:  # noqa: BLE001 - told in what is returned
             name = lay.type_name(type(error))
             seen = {"names": self._failed(error), "reads": [], "dynamic": [f"probe failed: {name}"]}
@@ -156,13 +165,13 @@ class HeapProbe:
         rows, self._drift = self._drift, {}
         return {"names": rows, "groups": None, "unfollowed": [], "volatile": []} if rows else None
 
-    def _observe(self, codes: list[CodeType], ok: bool, volatile: bool) -> dict[str, Any]:  # noqa: FBT001
+    def _observe(self, codes: list[CodeType], began: int, *, ok: bool, volatile: bool) -> dict[str, Any]:
         touch = _both(self._before, analyse(codes, self._names)) if codes else _NOTHING
         dynamic = list(touch.dynamic)
         if any(is_output(name) for name in touch.reads):
             dynamic.append("earlier output")
         everything = bool(touch.dynamic) or self._shaken
-        rows = self._look(touch, ok=ok, everything=everything, volatile=volatile)
+        rows = self._look(touch, began, ok=ok, everything=everything, volatile=volatile)
         self._shaken = False
         if ok and not any(row["how"] in _BINDINGS for row in rows.values()):
             # the very object may have been bound again, and a later cell's binding would supersede that
@@ -190,7 +199,9 @@ class HeapProbe:
             and not (name in hidden and names.get(name) is hidden[name])
         ]
 
-    def _look(self, touch: Touch, *, ok: bool, everything: bool, volatile: bool) -> dict[str, Row]:
+    def _look(
+        self, touch: Touch, began: int, *, ok: bool, everything: bool, volatile: bool
+    ) -> dict[str, Row]:
         """Read again what may have changed, and tell what did."""
         records = self._records
         there, moved = self._bindings()
@@ -221,9 +232,12 @@ class HeapProbe:
             if how is not None:
                 mine = everything or not volatile or name in own
                 (rows if mine else drift)[name] = found.row(how)
-        for name in self._patrol(due, _PATROL_NS):
-            walk.add(name)
-            (drift if volatile else rows)[name] = records[name].row("mutated")
+        if not self.is_quiet or volatile:  # the interpreter alone changes nothing unseen
+            least, most = _PATROL_NS
+            left = _LOOK_NS - (time.perf_counter_ns() - began)
+            for name in self._patrol(due, min(max(left, least), most)):
+                walk.add(name)
+                (drift if volatile else rows)[name] = records[name].row("mutated")
         linked = self._groups.follow(walk) if walk else set[str]()
         for name in self._in_order((linked & there) - due):
             old, found = records.get(name), self._read(name, room)

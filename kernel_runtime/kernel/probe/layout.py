@@ -43,6 +43,7 @@ _MANAGED_DICT = 1 << 4
 _WORD = 8 if sys.maxsize > 2**32 else 4
 _CACHE_MAX = 4096
 _MANY = 128
+_VERY_MANY = 4096
 _ROUNDS = 8
 
 
@@ -91,7 +92,8 @@ def _hashes_types_plainly() -> bool:
 
 def distinct_types(items: Collection[object]) -> list[type]:
     """Their types, each once; a set of types would hash them, and a metaclass may define that."""
-    if len(items) > _MANY and _hashes_types_plainly():
+    # what asks about every class there is must have that many items to save on
+    if len(items) > _VERY_MANY and _hashes_types_plainly():
         return list(set(map(type, items)))
     found: list[type] = []
     left = list(map(type, items))
