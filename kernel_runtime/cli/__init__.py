@@ -21,6 +21,7 @@ TABLE: dict[str, dict[str, str]] = {
         "restart": "Start a new kernel; the old heap is gone.",
         "stop": "End the kernel and keep the session.",
         "rm": "Remove a stopped session for ever.",
+        "host": "Start supervisors here, for clients that will not last.",
     },
     "Running": {
         "exec": "Run code, stdin, a .py or a .ipynb; stream its outputs.",

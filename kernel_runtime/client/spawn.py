@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from kernel_runtime.client import host
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError, NoSuchSession, SupervisorFault, from_json
 
@@ -128,43 +129,10 @@ def _acquire(lock: int, session: SessionFile, deadline: float) -> bool:
 def _start(session: SessionFile, deadline: float) -> bool:
     ready, ready_in_child = os.pipe()
     try:
-        environment = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
-        log_fd = os.open(
-            session.directory / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-        )
-        try:
-            child = subprocess.Popen(
-                # -P: a file in the caller's directory must not stand in for one of our modules
-                [
-                    sys.executable,
-                    "-P",
-                    "-m",
-                    "kernel_runtime.supervisor",
-                    str(session.directory),
-                    "--ready-fd",
-                    str(ready_in_child),
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=log_fd,
-                stderr=log_fd,
-                close_fds=True,
-                pass_fds=(ready_in_child,),
-                start_new_session=True,
-                env=environment,
-                cwd=session.directory,
-            )
-        except OSError as error:
-            raise SupervisorFault(
-                f"session {session.name}: {sys.executable} could not be started ({error.strerror})",
-                hint="see `krt doctor`",
-                session=session.name,
-            ) from error
-        finally:
-            os.close(log_fd)
+        if not host.ask(session, ready_in_child):
+            launch(session, ready_in_child)
         os.close(ready_in_child)
         ready_in_child = -1
-        # it outlives us as a rule; where it does not, somebody has to collect it
-        threading.Thread(target=child.wait, name="krt-reaper", daemon=True).start()
         line = _read_line(ready, deadline)
     finally:
         os.close(ready)
@@ -176,6 +144,49 @@ def _start(session: SessionFile, deadline: float) -> bool:
         return False  # the one that a killed caller left behind was there first
     # it said why, and may still be on its way out with the lock in its hand
     raise _failure(session, line)
+
+
+def launch(session: SessionFile, ready: int) -> None:
+    """Start a supervisor here; it tells on the descriptor `ready` (one line of JSON) what became of it.
+
+    Raises:
+        SupervisorFault: Python could not be started.
+    """
+    environment = {k: v for k, v in os.environ.items() if k not in _NOT_INHERITED}
+    log_fd = os.open(
+        session.directory / "supervisor.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+    )
+    try:
+        child = subprocess.Popen(
+            # -P: a file in the caller's directory must not stand in for one of our modules
+            [
+                sys.executable,
+                "-P",
+                "-m",
+                "kernel_runtime.supervisor",
+                str(session.directory),
+                "--ready-fd",
+                str(ready),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=log_fd,
+            stderr=log_fd,
+            close_fds=True,
+            pass_fds=(ready,),
+            start_new_session=True,
+            env=environment,
+            cwd=session.directory,
+        )
+    except OSError as error:
+        raise SupervisorFault(
+            f"session {session.name}: {sys.executable} could not be started ({error.strerror})",
+            hint="see `krt doctor`",
+            session=session.name,
+        ) from error
+    finally:
+        os.close(log_fd)
+    # it outlives us as a rule; where it does not, somebody has to collect it
+    threading.Thread(target=child.wait, name="krt-reaper", daemon=True).start()
 
 
 def _was_beaten(line: bytes | None) -> bool:
