@@ -53,8 +53,13 @@ class AttachedSession(Struct, frozen=True, kw_only=True):
 class Attached:
     """The sessions that this server knows, kept up to date by its scan of KRT_HOME."""
 
-    def __init__(self) -> None:
+    def __init__(self, clients: Clients) -> None:
+        self.clients = clients
         self._by_name: dict[str, AttachedSession] = {}
+
+    def client_for(self, session_name: str, principal: str, client: str = "") -> AsyncSession:
+        """As `Clients.client_for`."""
+        return self.clients.client_for(session_name, principal, client)
 
     def all(self) -> list[AttachedSession]:
         """By name."""

@@ -1,0 +1,89 @@
+"""The Jupyter Server extension: puts our managers in place, and keeps sessions attached.
+
+Linked before the server makes its managers, it names ours where nobody configured others; a server with
+other managers runs as before, and says in its log what is missing and which lines put ours in. Loaded after
+that, it adds the routes. Started with the event loop, it attaches the sessions and, where documents are
+shared, mirrors their journals into them.
+
+The server's end, however it comes, is nothing to a session.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from typing import Any
+
+from kernel_runtime.jupyter.handlers import routes
+from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
+from kernel_runtime.jupyter.kernelspecs import SessionKernelSpecManager
+from kernel_runtime.jupyter.scan import Scan
+from kernel_runtime.jupyter.sessions import SessionRowManager
+from kernel_runtime.jupyter.websocket import SessionWebsocketConnection
+
+MANAGERS: dict[str, type] = {
+    "kernel_manager_class": SessionMappingKernelManager,
+    "session_manager_class": SessionRowManager,
+    "kernel_spec_manager_class": SessionKernelSpecManager,
+    "kernel_websocket_connection_class": SessionWebsocketConnection,
+}
+"""traits of ServerApp, each with what we put there"""
+
+_KEY = "kernel_runtime"
+"""in the application's settings: the scan and the mirrors"""
+
+
+def link(serverapp: Any) -> None:
+    """Name our managers where nobody named others."""
+    from jupyter_server.gateway.gateway_client import GatewayClient
+
+    if GatewayClient.instance(parent=serverapp).gateway_enabled:
+        return  # its kernels are all on another machine
+    configured = serverapp.config.get("ServerApp", {})
+    for trait, ours in MANAGERS.items():
+        if trait not in configured and trait not in serverapp._trait_values:  # noqa: SLF001 - set, not defaulted
+            setattr(serverapp, trait, ours)
+
+
+def load(serverapp: Any) -> None:
+    """Add the routes, if the server's kernels are ours."""
+    kernels = serverapp.kernel_manager
+    if not isinstance(kernels, SessionMappingKernelManager):
+        lines = "\n".join(
+            f"  c.ServerApp.{trait} = '{ours.__module__}.{ours.__qualname__}'"
+            for trait, ours in MANAGERS.items()
+        )
+        serverapp.log.warning(
+            "kernel_runtime: sessions are not shown, since other managers are configured; for ours:\n%s",
+            lines,
+        )
+        return
+    serverapp.web_app.add_handlers(".*$", routes(serverapp.base_url, kernels))
+
+
+async def start(serverapp: Any) -> None:
+    """Attach the sessions; returns when those that run are kernels of this server."""
+    kernels = serverapp.kernel_manager
+    if not isinstance(kernels, SessionMappingKernelManager):
+        return
+    scan = Scan(kernels, serverapp.session_manager, serverapp.contents_manager, serverapp.log)
+    parts: dict[str, Any] = {"scan": scan}
+    serverapp.web_app.settings[_KEY] = parts
+    kernels.on_stop.append(scan.stop)
+    await scan.start()
+    mirrors = _mirrors(serverapp, kernels)
+    if mirrors is not None:
+        parts["mirrors"] = mirrors
+        await mirrors.start()
+        kernels.on_stop.insert(0, mirrors.stop)
+
+
+def _mirrors(serverapp: Any, kernels: SessionMappingKernelManager) -> Any:
+    """What writes journals into shared documents; None where no document is shared."""
+    extension = serverapp.extension_manager.extension_points.get("jupyter_server_ydoc")
+    if extension is None or extension.app is None or extension.app.disable_rtc:
+        return None
+    if importlib.util.find_spec("kernel_runtime.jupyter.mirror") is None:
+        return None
+    mirror = importlib.import_module("kernel_runtime.jupyter.mirror")
+    return mirror.Mirrors(serverapp, kernels.attached)

@@ -1,0 +1,284 @@
+"""`/kernel-runtime/api/`: what pages ask of sessions beyond what Jupyter's own API knows.
+
+Jupyter's authentication, authorization (resource `kernels`) and XSRF check guard every route. Who acts is
+the person that the server authenticated, never what the request says. Long polls answer after 60 s at the
+latest. Errors are `{"error": {"type", "message", "hint", …}}`: 400 the request was wrong, 404 there is no such
+thing, 409 refused and nothing was run, 503 the machine was at fault.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import Any, TypeVar
+
+import msgspec
+from jupyter_server.auth.decorator import authorized
+from jupyter_server.base.handlers import APIHandler
+from tornado import web
+
+from kernel_runtime.client import overview as all_sessions
+from kernel_runtime.client import session_files
+from kernel_runtime.client.session import AsyncSession
+from kernel_runtime.core.execution_view import blocked_document
+from kernel_runtime.errors import (
+    CallerError,
+    KernelRuntimeError,
+    NotFound,
+    Refused,
+    UsageError,
+)
+from kernel_runtime.jupyter import identity
+from kernel_runtime.jupyter.clients import AttachedSession, kernel_id_of
+from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
+from kernel_runtime.jupyter.overview import Overviews
+
+LONGEST_WAIT = 60.0
+_KERNEL = r"(?P<kernel_id>\w+-\w+-\w+-\w+-\w+)"
+_EXECUTION = r"(?P<execution_id>[\w-]+)"
+_AT_LEAST = 0.2
+"""seconds until a long poll of an overview answers: what changes together is told together"""
+
+_Method = TypeVar("_Method", bound=Callable[..., Coroutine[Any, Any, None]])
+_may_execute: Callable[[_Method], _Method] = authorized("execute", resource="kernels")
+
+
+def _told(method: _Method) -> _Method:
+    """Answer an error of ours as every surface tells it."""
+
+    @wraps(method)
+    async def told(self: ApiHandler, *args: Any, **kwargs: Any) -> None:
+        try:
+            await method(self, *args, **kwargs)
+        except KernelRuntimeError as error:
+            self.set_status(_status_of(error))
+            self.answer({"error": error.to_json()})
+
+    return told  # type: ignore[return-value]
+
+
+def _status_of(error: KernelRuntimeError) -> int:
+    for kind, status in ((NotFound, 404), (Refused, 409), (CallerError, 400)):
+        if isinstance(error, kind):
+            return status
+    return 503
+
+
+class ApiHandler(APIHandler):
+    """What the routes share."""
+
+    auth_resource = "kernels"
+
+    def initialize(self, kernels: SessionMappingKernelManager, overviews: Overviews) -> None:
+        self.kernels = kernels
+        self.overviews = overviews
+
+    @property
+    def principal(self) -> str:
+        return identity.principal_of(self.current_user)
+
+    def session(self, kernel_id: str) -> AttachedSession:
+        found = self.kernels.attached.by_kernel(kernel_id)
+        if found is None:
+            raise NotFound(f"no session has the kernel {kernel_id}", hint="`krt ls` lists the sessions")
+        return found
+
+    def line(self, kernel_id: str, client: str = "") -> AsyncSession:
+        return self.kernels.clients.client_for(self.session(kernel_id).name, self.principal, client)
+
+    def answer(self, document: Any) -> None:
+        """As JSON; a report may hold what Python's own encoder does not know."""
+        self.set_header("Content-Type", "application/json")
+        self.set_header("Cache-Control", "no-store")
+        self.finish(msgspec.json.encode(document))
+
+    def body(self) -> dict[str, Any]:
+        document = self.get_json_body() if self.request.body.strip() else {}
+        if not isinstance(document, dict):
+            raise UsageError("the body is no JSON object", hint="docs/jupyterlab.md lists the fields")
+        return document
+
+    def seconds(self) -> float:
+        """The `wait` argument, bounded."""
+        try:
+            return min(LONGEST_WAIT, max(0.0, float(self.get_argument("wait", "0"))))
+        except ValueError as error:
+            raise UsageError("wait is no number of seconds", hint="e.g. wait=20") from error
+
+    async def changed(self, kernel_id: str, after: int, timeout: float) -> None:
+        """Until something of the session changed after that `seq`, or the time is up."""
+        kernel = self.kernels.session_kernel(kernel_id)
+        if kernel is not None and kernel.watch is not None:
+            await kernel.watch.wait(after, timeout)
+        elif timeout > 0:
+            await asyncio.sleep(min(timeout, 1.0))
+
+
+class SessionsHandler(ApiHandler):
+    """`GET sessions`: the rows of `krt ls`, with `kernel_id` and `path`."""
+
+    @web.authenticated
+    @authorized
+    @_told
+    async def get(self) -> None:
+        rows = await all_sessions.gather(self.principal)
+        for row in rows:
+            known = self.kernels.attached.by_name(row["name"])
+            row["kernel_id"] = kernel_id_of(row["session_id"]) if row["session_id"] else None
+            row["path"] = known.path if known is not None else None
+        self.answer(rows)
+
+
+class OverviewHandler(ApiHandler):
+    """`GET kernels/ID/overview?after=HEAD&wait=S`."""
+
+    @web.authenticated
+    @authorized
+    @_told
+    async def get(self, kernel_id: str) -> None:
+        session = self.session(kernel_id)
+        after = self.get_argument("after", "")
+        if after:
+            try:
+                seen = int(after)
+            except ValueError as error:
+                raise UsageError("after is no number", hint="the `head` of the last overview") from error
+            await self.changed(kernel_id, seen, self.seconds())
+            await asyncio.sleep(_AT_LEAST)
+        self.answer(await self.overviews.of(session, self.principal))
+
+
+class ExecuteHandler(ApiHandler):
+    """`POST kernels/ID/execute`: 202 once the intent to run is on disk."""
+
+    @web.authenticated
+    @_may_execute
+    @_told
+    async def post(self, kernel_id: str) -> None:
+        body = self.body()
+        session = self.session(kernel_id)
+        source = body.get("source")
+        if not isinstance(source, str):
+            raise UsageError("an execution without source", hint="`source` is the cell's text")
+        how = {name: body[name] for name in ("stop_on_error", "store_history", "silent") if name in body}
+        line = self.line(kernel_id, str(body.get("client") or ""))
+        execution = await line.submit(
+            source,
+            key=str(body["key"]) if body.get("key") else None,
+            cell_id=str(body["cell_id"]) if body.get("cell_id") else None,
+            accept=bool(body.get("accept")),
+            **how,
+        )
+        await self.kernels.attach(session_files.load(session.name))
+        self.set_status(202)
+        self.answer(
+            {
+                "execution_id": execution.execution_id,
+                "cell_id": execution.cell_id,
+                "recorded": execution.recorded,
+                "cursor": execution.cursor,
+            }
+        )
+
+
+class ExecutionHandler(ApiHandler):
+    """`GET kernels/ID/executions/EXECUTION?wait=S`: when it is done or blocked, or the time is up."""
+
+    @web.authenticated
+    @authorized
+    @_told
+    async def get(self, kernel_id: str, execution_id: str) -> None:
+        line = self.kernels.clients.client_for(self.session(kernel_id).name, identity.SERVER)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self.seconds()
+        while True:
+            head = line.journal.head()
+            row = await line.peek(execution_id)
+            left = deadline - loop.time()
+            if row.status in ("done", "blocked") or left <= 0:
+                break
+            await self.changed(kernel_id, head, left)
+        self.answer(
+            {
+                "status": row.status,
+                "outcome": row.outcome,
+                "execution_count": row.execution_count,
+                "blocked": blocked_document(row.blocked) if row.blocked is not None else None,
+                "error": row.error,
+            }
+        )
+
+
+class ActionHandler(ApiHandler):
+    """`POST kernels/ID/ACTION`: what a page's buttons do."""
+
+    @web.authenticated
+    @_may_execute
+    @_told
+    async def post(self, kernel_id: str, action: str) -> None:
+        document = await getattr(self, f"_{action}")(kernel_id, self.body())
+        self.overviews.forget(self.session(kernel_id).session_id)
+        self.answer(document)
+
+    async def _answer(self, kernel_id: str, body: dict[str, Any]) -> dict[str, Any]:
+        eof, text = bool(body.get("eof")), body.get("text")
+        if not eof and not isinstance(text, str):
+            raise UsageError("an answer is a text or eof", hint='{"text": …} or {"eof": true}')
+        execution_id = await self.line(kernel_id).answer(
+            None if eof else text, eof=eof, execution_id=body.get("execution_id")
+        )
+        return {"execution_id": execution_id}
+
+    async def _accept(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+        return {"incarnation": await self.line(kernel_id).accept()}
+
+    async def _start(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+        file = session_files.load(self.session(kernel_id).name)
+        await self.kernels.attach(file, start_as=self.principal)
+        kernel = self.kernels.session_kernel(kernel_id)
+        return {"incarnation": kernel.incarnation if kernel is not None else 0}
+
+    async def _interrupt(self, kernel_id: str, body: dict[str, Any]) -> dict[str, Any]:
+        reached = await self.line(kernel_id).interrupt(body.get("execution_id"))
+        document: dict[str, Any] = msgspec.to_builtins(reached)
+        return document
+
+    async def _restart(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+        await self.kernels.attach(session_files.load(self.session(kernel_id).name))
+        kernel = self.kernels.session_kernel(kernel_id)
+        assert kernel is not None
+        await kernel.restart_kernel()
+        return {"incarnation": kernel.incarnation}
+
+    async def _detach(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+        if self.kernels.session_kernel(kernel_id) is not None:
+            await self.kernels.shutdown_kernel(kernel_id)
+        return {"detached": True}
+
+
+class ClaimsHandler(ApiHandler):
+    """`POST kernels/ID/claims/check`: every claim that stands, checked now."""
+
+    @web.authenticated
+    @_may_execute
+    @_told
+    async def post(self, kernel_id: str) -> None:
+        claims = await self.line(kernel_id).claims()
+        self.overviews.forget(self.session(kernel_id).session_id)
+        self.answer({"claims": [claim.json() for claim in claims]})
+
+
+def routes(base_url: str, kernels: SessionMappingKernelManager) -> list[tuple[Any, ...]]:
+    """The handlers, for the server's application."""
+    given = {"kernels": kernels, "overviews": Overviews(kernels)}
+    api = f"{base_url.rstrip('/')}/kernel-runtime/api"
+    actions = "answer|accept|start|interrupt|restart|detach"
+    return [
+        (rf"{api}/sessions", SessionsHandler, given),
+        (rf"{api}/kernels/{_KERNEL}/overview", OverviewHandler, given),
+        (rf"{api}/kernels/{_KERNEL}/execute", ExecuteHandler, given),
+        (rf"{api}/kernels/{_KERNEL}/executions/{_EXECUTION}", ExecutionHandler, given),
+        (rf"{api}/kernels/{_KERNEL}/claims/check", ClaimsHandler, given),
+        (rf"{api}/kernels/{_KERNEL}/(?P<action>{actions})", ActionHandler, given),
+    ]
