@@ -23,8 +23,8 @@ setup: $(STAMP)  ## .venv from the lock
 demo: $(STAMP)  ## a tour on real data, under two minutes
 	@$(BIN)/krt demo
 
-test: $(STAMP)  ## all but the slow tests
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow"
+test: $(STAMP)  ## all but the slow tests, and those that need a browser
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not lab"
 
 bench: $(STAMP)  ## measure against stock Jupyter; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
@@ -45,5 +45,5 @@ lock: $(STAMP)  ## compile requirements/*.txt anew
 	requirements/lock.sh $(CURDIR)/$(BIN)/pip-compile
 
 clean:  ## remove what was made here
-	rm -rf $(VENV) .conformance .bench build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .conformance .bench .lab-screenshots build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -11,6 +11,7 @@ import shutil
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,22 +30,30 @@ signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(autouse=True)
-def krt_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """This test's KRT_HOME. KRT_RUNTIME_DIR beside it is short: a socket's path holds 107 bytes."""
+def krt_home() -> Iterator[Path]:
+    """This test's KRT_HOME."""
+    with isolated() as home:
+        yield home
+
+
+@contextmanager
+def isolated() -> Iterator[Path]:
+    """A KRT_HOME of its own. KRT_RUNTIME_DIR beside it is short: a socket's path holds 107 bytes."""
     root = Path(tempfile.mkdtemp(prefix="krt-"))
     home, runtime = root / "home", root / "run"
-    for name, value in {
-        "KRT_HOME": home,
-        "KRT_RUNTIME_DIR": runtime,
-        "IPYTHONDIR": root / "ipython",
-        "JUPYTER_CONFIG_DIR": root / "jupyter-config",
-        "JUPYTER_DATA_DIR": root / "jupyter-data",
-        "JUPYTER_RUNTIME_DIR": root / "jupyter-run",
-    }.items():
-        monkeypatch.setenv(name, str(value))
-    for name in ("KRT_PRINCIPAL", "JPY_PARENT_PID", "JUPYTER_PATH"):
-        monkeypatch.delenv(name, raising=False)
-    yield home
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        for name, value in {
+            "KRT_HOME": home,
+            "KRT_RUNTIME_DIR": runtime,
+            "IPYTHONDIR": root / "ipython",
+            "JUPYTER_CONFIG_DIR": root / "jupyter-config",
+            "JUPYTER_DATA_DIR": root / "jupyter-data",
+            "JUPYTER_RUNTIME_DIR": root / "jupyter-run",
+        }.items():
+            monkeypatch.setenv(name, str(value))
+        for name in ("KRT_PRINCIPAL", "JPY_PARENT_PID", "JUPYTER_PATH"):
+            monkeypatch.delenv(name, raising=False)
+        yield home
     left = _end_what_is_left(home)
     sockets = listening_under(runtime)
     shutil.rmtree(root, ignore_errors=True)

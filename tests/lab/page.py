@@ -1,0 +1,102 @@
+"""A session's notebook as somebody sees it in a browser: cells, outputs, badges, the session's panel.
+
+Everything is looked up when it is asked for, so a `NotebookPage` stays right while others change the
+document. Whether something is there is playwright's `expect` to say, which waits for it.
+"""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import Locator, Page, expect
+
+LOADED = 40_000
+"""milliseconds for JupyterLab's own page on a busy machine"""
+SOON = 15_000
+"""milliseconds for something that happened in the session to be on the page"""
+
+
+class NotebookPage:
+    """One notebook in one page."""
+
+    def __init__(self, page: Page, path: str) -> None:
+        self.page = page
+        self.path = path
+
+    def ready(self, *, kernel: bool = True) -> NotebookPage:
+        """Wait until its first cell is shown and, with `kernel`, until it knows its kernel."""
+        expect(self.cells.first).to_be_visible(timeout=LOADED)
+        if kernel:
+            expect(self.page.locator(".jp-Notebook-ExecutionIndicator").first).to_have_attribute(
+                "data-status", re.compile("idle|busy"), timeout=LOADED
+            )
+        return self
+
+    def reload(self) -> NotebookPage:
+        self.page.reload()
+        return self.ready()
+
+    # reading
+
+    @property
+    def cells(self) -> Locator:
+        return self.page.locator(".jp-Notebook .jp-Cell")
+
+    def cell(self, source: str) -> Locator:
+        """Cells whose source has that text (on one of its lines)."""
+        editor = self.page.locator(".jp-InputArea-editor", has_text=source)
+        return self.cells.filter(has=editor)
+
+    def sources(self) -> list[str]:
+        """Of all cells that are shown, from the top; empty ones left out."""
+        found = [text.strip() for text in self.cells.locator(".cm-content").all_inner_texts()]
+        return [text for text in found if text]
+
+    def output(self, source: str) -> Locator:
+        """What came out of the cell with that source."""
+        return self.cell(source).locator(".jp-OutputArea-output")
+
+    def shows(self, source: str, text: str, timeout: float = SOON) -> None:
+        """The cell's outputs hold that text, or will soon."""
+        outputs = self.cell(source).locator(".jp-Cell-outputWrapper")
+        expect(outputs).to_contain_text(text, timeout=timeout)
+
+    def counted(self, source: str, count: int, timeout: float = SOON) -> None:
+        """The cell's prompt shows that execution count."""
+        prompt = self.cell(source).locator(".jp-InputPrompt")
+        expect(prompt).to_have_text(f"[{count}]:", timeout=timeout)
+
+    # doing
+
+    def select_last(self) -> None:
+        """The last cell, in command mode."""
+        self.cells.last.locator(".jp-InputPrompt").click()
+
+    def write(self, source: str) -> None:
+        """A new cell at the end, with that source typed into it."""
+        self.select_last()
+        self.page.keyboard.press("b")
+        self.page.keyboard.press("Enter")
+        self.page.keyboard.insert_text(source)
+        expect(self.cell(source.splitlines()[0])).to_be_visible()
+
+    def run(self, source: str) -> None:
+        """A new cell at the end, typed and run as a person does."""
+        self.write(source)
+        self.page.keyboard.press("Shift+Enter")
+
+    def retype(self, source: str, new: str) -> None:
+        """Replace the source of a cell; it is not run."""
+        self.cell(source).locator(".cm-content").click()
+        self.page.keyboard.press("Control+a")
+        self.page.keyboard.insert_text(new)
+        expect(self.cell(new.splitlines()[0])).to_be_visible()
+
+    def menu(self, menu: str, item: str) -> None:
+        """Choose from the menu bar."""
+        self.page.locator(".lm-MenuBar-item", has_text=re.compile(rf"^{menu}$")).click()
+        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(rf"^{item}")).first.click()
+
+    @property
+    def dialog(self) -> Locator:
+        return self.page.locator(".jp-Dialog")
