@@ -11,7 +11,7 @@
     │                                        SpawnFailed
     ├── EnvironmentFault            exit 4   the machine was at fault, nothing was run: StorageFault
     │                                        (DiskFull, ReadOnlyStorage), JournalNewer, JournalBusy,
-    │                                        KernelStartFailed, SupervisorFault, MissingPackage
+    │                                        KernelStartFailed, SupervisorFault, MissingPackage, LabFault
     ├── IntegrityFault              exit 9   JournalCorrupt
     ├── StillRunning                exit 6   time is up, the execution goes on
     └── InternalFault               exit 70  our bug
@@ -184,6 +184,10 @@ class SupervisorFault(EnvironmentFault):
 
 class MissingPackage(EnvironmentFault):
     """An optional part is not installed."""
+
+
+class LabFault(EnvironmentFault):
+    """JupyterLab could not be started."""
 
 
 class IntegrityFault(KernelRuntimeError):

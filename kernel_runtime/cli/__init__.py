@@ -45,6 +45,7 @@ TABLE: dict[str, dict[str, str]] = {
         "export": "Write the session's notebook to a file.",
     },
     "Jupyter": {
+        "lab": "Start JupyterLab on the sessions, or print its address.",
         "connection": "Print the path of the front-door connection file.",
         "kernelspec": "Let any Jupyter tool start sessions as kernels.",
         "kernel": "Be a kernel to whoever started this (what that kernelspec runs).",

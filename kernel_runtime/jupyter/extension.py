@@ -70,7 +70,10 @@ async def start(serverapp: Any) -> None:
     parts: dict[str, Any] = {"scan": scan}
     serverapp.web_app.settings[_KEY] = parts
     kernels.on_stop.append(scan.stop)
-    await scan.start()
+    try:
+        await scan.start()
+    finally:
+        kernels.ready.set()
     mirrors = _mirrors(serverapp, kernels)
     if mirrors is not None:
         parts["mirrors"] = mirrors

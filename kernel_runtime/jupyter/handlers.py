@@ -2,8 +2,8 @@
 
 Jupyter's authentication, authorization (resource `kernels`) and XSRF check guard every route. Who acts is
 the person that the server authenticated, never what the request says. Long polls answer after 60 s at the
-latest. Errors are `{"error": {"type", "message", "hint", …}}`: 400 the request was wrong, 404 there is no such
-thing, 409 refused and nothing was run, 503 the machine was at fault.
+latest. Errors are `{"error": {"type", "message", "hint", …}}`: 400 the request was wrong, 404 there is no
+such thing, 409 refused and nothing was run, 503 the machine was at fault.
 """
 
 from __future__ import annotations
@@ -122,6 +122,7 @@ class SessionsHandler(ApiHandler):
     @authorized
     @_told
     async def get(self) -> None:
+        await self.kernels.ready.wait()
         rows = await all_sessions.gather(self.principal)
         for row in rows:
             known = self.kernels.attached.by_name(row["name"])

@@ -177,6 +177,8 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         self.attached = Attached(self.clients)
         self.detached: set[str] = set()
         """session ids that somebody shut down here: not attached again unasked"""
+        self.ready = asyncio.Event()
+        """set when the sessions that ran at the server's start are attached"""
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
         """awaited when the server stops"""
         self.know: Callable[[SessionFile], None] = lambda _file: None

@@ -1,0 +1,244 @@
+"""The JupyterLab that `krt lab` starts: found, started, stopped.
+
+One for each KRT_RUNTIME_DIR. `lab.json` there names its process beyond its pid, and how to reach it; a lock
+lets one caller start it at a time. The token is in that file and in the server's configuration, both 0600,
+and in no argument, environment or log. What the server keeps for itself is under KRT_HOME/lab, never in the
+directory it serves. Stopping or killing it changes no session.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from kernel_runtime import places, process
+from kernel_runtime.client.spawn import tail
+from kernel_runtime.errors import LabFault, MissingPackage
+
+START_WITHIN = 60.0
+_POLL = 0.05
+
+
+class Lab(Struct, frozen=True, kw_only=True):
+    """`lab.json`: a JupyterLab that runs."""
+
+    process: process.ProcessId
+    url: str
+    """with a slash at its end, without the token"""
+    token: str
+    root: str
+
+    def page(self, path: str | None) -> str:
+        """The address that opens a notebook, or Lab as it was left; with the token."""
+        place = f"lab/tree/{quote(path)}" if path else "lab"
+        return f"{self.url}{place}?token={self.token}"
+
+    def ask(self, path: str) -> Any:
+        """What the server answers to a GET."""
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"token {self.token}"})  # noqa: S310
+        with _direct().open(request, timeout=10) as reply:
+            return json.loads(reply.read())
+
+
+def _direct() -> urllib.request.OpenerDirector:
+    # what is on this machine is not asked for through a proxy
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+def require() -> None:
+    """Refuse without JupyterLab.
+
+    Raises:
+        MissingPackage: names what to install.
+    """
+    missing = [
+        name for name in ("jupyterlab", "jupyter_server_ydoc") if importlib.util.find_spec(name) is None
+    ]
+    if missing:
+        raise MissingPackage(
+            f"`krt lab` needs {', '.join(missing)}, which is not installed",
+            hint="pip install kernel-runtime[lab]",
+            missing=missing,
+        )
+
+
+def running() -> Lab | None:
+    """The one that runs here."""
+    try:
+        lab = msgspec.json.decode((places.runtime_dir() / "lab.json").read_bytes(), type=Lab)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+    return lab if process.is_alive(lab.process) else None
+
+
+@contextlib.contextmanager
+def turn() -> Iterator[None]:
+    """Held while somebody starts or stops it."""
+    lock = os.open(places.runtime_dir() / "lab.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)
+
+
+class How(Struct, frozen=True, kw_only=True):
+    """How one is to be started."""
+
+    root: Path
+    ip: str
+    port: int | None
+    token: str
+
+
+def start(how: How) -> Lab:
+    """Start one that stays when its caller leaves; returns when its sessions are attached.
+
+    Raises:
+        LabFault: it ended, or did not answer in time; the hint holds its log's end.
+    """
+    child = spawn(how, log=log_file())
+    try:
+        return wait(child, how)
+    except BaseException:
+        child.kill()
+        child.wait()
+        raise
+
+
+def spawn(how: How, *, log: Path | None) -> subprocess.Popen[bytes]:
+    """The server's process; without a log it writes where its caller does."""
+    if log is None:
+        return subprocess.Popen(command(configure(how)), stdin=subprocess.DEVNULL, cwd=how.root)
+    fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        return subprocess.Popen(
+            command(configure(how)),
+            stdin=subprocess.DEVNULL,
+            stdout=fd,
+            stderr=fd,
+            start_new_session=True,
+            cwd=how.root,
+        )
+    finally:
+        os.close(fd)
+
+
+def command(config: Path) -> list[str]:
+    """argv of the server."""
+    # -P: a file in the served directory must not stand in for a module
+    return [sys.executable, "-P", "-m", "jupyterlab", f"--config={config}", "--no-browser"]
+
+
+def wait(child: subprocess.Popen[bytes], how: How) -> Lab:
+    """Until the server that was started answers; writes `lab.json`."""
+    who = process.identify(child.pid)
+    deadline = time.monotonic() + START_WITHIN
+    while child.poll() is None and time.monotonic() < deadline and who is not None:
+        if (url := _address(child.pid)) is not None:
+            lab = Lab(process=who, url=url, token=how.token, root=str(how.root))
+            with contextlib.suppress(OSError, urllib.error.URLError):
+                lab.ask("kernel-runtime/api/sessions")
+                _write(places.runtime_dir() / "lab.json", msgspec.json.encode(lab))
+                return lab
+        time.sleep(_POLL)
+    what = f"ended with status {child.poll()}" if child.poll() is not None else "did not answer in time"
+    raise LabFault(f"JupyterLab {what}", hint=f"the end of {log_file()}:\n{tail(log_file())}")
+
+
+def _address(pid: int) -> str | None:
+    """Where the server says that it listens; it takes another port when the one it was told is taken."""
+    from jupyter_core.paths import jupyter_runtime_dir
+
+    try:
+        document = json.loads((Path(jupyter_runtime_dir()) / f"jpserver-{pid}.json").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+    host = document["hostname"]
+    if host in ("0.0.0.0", "::", ""):  # noqa: S104 - told, not bound
+        host = "127.0.0.1"
+    return f"http://{f'[{host}]' if ':' in host else host}:{document['port']}{document['base_url']}"
+
+
+def stop(lab: Lab) -> None:
+    """End it. No session changes."""
+    process.signal_process(lab.process, signal.SIGTERM)
+    deadline = time.monotonic() + 15.0
+    while process.is_alive(lab.process):
+        if time.monotonic() > deadline:
+            process.signal_process(lab.process, signal.SIGKILL)
+        time.sleep(_POLL)
+    (places.runtime_dir() / "lab.json").unlink(missing_ok=True)
+
+
+def log_file() -> Path:
+    return _state() / "lab.log"
+
+
+def _state() -> Path:
+    places.private_dir(places.home())
+    return places.private_dir(places.home() / "lab")
+
+
+def configure(how: How) -> Path:
+    """Write the server's configuration; its path."""
+    state = _state()
+    document: dict[str, Any] = {
+        "ServerApp": {
+            "root_dir": str(how.root),
+            "ip": how.ip,
+            "open_browser": False,
+            "jpserver_extensions": {"kernel_runtime.jupyter": True},
+            # kernels run as whoever runs this, so being root here adds nothing to what they can do
+            "allow_root": os.geteuid() == 0,
+        },
+        "IdentityProvider": {"token": how.token},
+        "YDocExtension": {
+            "disable_rtc": False,
+            "session_store_path": str(state / "collaboration_sessions.json"),
+        },
+        "SQLiteYStore": {"db_path": str(state / "ystore.db")},
+        "BaseFileIdManager": {"db_path": str(state / "file_id_manager.db")},
+        "LabApp": {"workspaces_dir": str(state / "workspaces")},
+    }
+    if how.port is not None:
+        document["ServerApp"] |= {"port": how.port, "port_retries": 0}
+    path = state / "jupyter_config.json"
+    _write(path, json.dumps(document, indent=2).encode())
+    return path
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Whole or not at all, and for its owner only."""
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(content)
+    draft.rename(path)
+
+
+def show(url: str) -> None:
+    """Open the person's browser. The token goes through a file: arguments are read by everyone."""
+    import html
+    import webbrowser
+
+    page = places.runtime_dir() / "lab-open.html"
+    text = f'<!doctype html><meta http-equiv="refresh" content="0; url={html.escape(url)}">'
+    _write(page, text.encode())
+    webbrowser.open(page.as_uri())
