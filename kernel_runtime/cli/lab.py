@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 import signal
 import sys
 from pathlib import Path
@@ -18,7 +17,7 @@ from kernel_runtime.errors import LabFault, NoSuchNotebook, UsageError
 @click.option(
     "--root", type=click.Path(path_type=Path), metavar="DIR", help="What it serves; here by default."
 )
-@click.option("--port", type=click.IntRange(1, 65535), metavar="N", help="Exactly this port.")
+@click.option("--port", type=click.IntRange(0, 65535), metavar="N", help="Exactly this port; 0: any.")
 @click.option("--ip", default="127.0.0.1", metavar="IP", help="Where it listens; on this machine by default.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open nothing.")
 @click.option("--foreground", is_flag=True, help="Stay, and be the server: for a container or a unit.")
@@ -55,7 +54,12 @@ def command(
         return _stop(as_json=as_json)
     lab_server.require()
     place = (root.expanduser() if root else Path.cwd()).absolute()
-    how = lab_server.How(root=_directory(place), ip=ip, port=port, token=_token(token_file))
+    how = lab_server.How(
+        root=_directory(place),
+        ip=ip,
+        port=port,
+        token=_token(token_file) if token_file else lab_server.token(),
+    )
     if foreground:
         return _stay(how, name, secret=token_file is not None, as_json=as_json)
     with lab_server.turn():
@@ -128,10 +132,8 @@ def _stay(how: lab_server.How, name: str | None, *, secret: bool, as_json: bool)
     return 0 if status in (0, -signal.SIGTERM) else 1
 
 
-def _token(file: Path | None) -> str:
-    """What the file holds, or a new one."""
-    if file is None:
-        return secrets.token_hex(24)
+def _token(file: Path) -> str:
+    """What the file holds."""
     try:
         token = file.read_text().strip()
     except OSError as error:

@@ -13,6 +13,7 @@ import fcntl
 import importlib.util
 import json
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -185,6 +186,17 @@ def stop(lab: Lab) -> None:
             process.signal_process(lab.process, signal.SIGKILL)
         time.sleep(_POLL)
     (places.runtime_dir() / "lab.json").unlink(missing_ok=True)
+
+
+def token() -> str:
+    """The same each time, so that a page which is open gets on with the server that comes after this one."""
+    path = _state() / "token"
+    with contextlib.suppress(FileNotFoundError):
+        if kept := path.read_text().strip():
+            return kept
+    made = secrets.token_hex(24)
+    _write(path, made.encode())
+    return made
 
 
 def log_file() -> Path:
