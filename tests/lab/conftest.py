@@ -7,17 +7,18 @@ What a module leaves running fails it, as everywhere.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
 
 import kernel_runtime as kr
 from tests.conftest import isolated
 from tests.contract.stock import running_session
-from tests.lab.page import NotebookPage
+from tests.lab.gate import Gate
+from tests.lab.page import NotebookPage, Open
 from tests.lab.server import LabServer
 
 SCREENSHOTS = Path(__file__).parents[2] / ".lab-screenshots"
@@ -31,9 +32,7 @@ _FLAGS = [
     "--disable-component-update",
     "--disable-sync",
 ]
-VIEW = {"width": 1280, "height": 1100}
-
-Open = Callable[..., NotebookPage]
+VIEW: ViewportSize = {"width": 1280, "height": 1100}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -71,7 +70,7 @@ def lab(krt_home: Path) -> Iterator[LabServer]:
 
 @pytest.fixture
 def session(lab: LabServer, request: pytest.FixtureRequest) -> Iterator[kr.Session]:
-    """A session named after the test, its notebook in the directory that is served; one cell has run in it."""
+    """A session named after the test, its notebook in the served directory; one cell has run in it."""
     name = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[:40].lower()
     with running_session(name, cwd=lab.root, notebook=lab.root / f"{name}.ipynb") as session:
         session.execute("origin = 1")
@@ -123,3 +122,8 @@ def _photograph(pages: list[Page], nodeid: str) -> None:
     for number, page in enumerate(pages):
         if not page.is_closed():
             page.screenshot(path=SCREENSHOTS / f"{name}{'' if number == 0 else f'-{number}'}.png")
+
+
+@pytest.fixture
+def gate(tmp_path: Path) -> Gate:
+    return Gate(tmp_path / "open")

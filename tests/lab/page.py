@@ -7,6 +7,7 @@ document. Whether something is there is playwright's `expect` to say, which wait
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 
 from playwright.sync_api import Locator, Page, expect
 
@@ -14,6 +15,8 @@ LOADED = 40_000
 """milliseconds for JupyterLab's own page on a busy machine"""
 SOON = 15_000
 """milliseconds for something that happened in the session to be on the page"""
+
+BADGE = ".krt-badge"
 
 
 class NotebookPage:
@@ -66,6 +69,10 @@ class NotebookPage:
         prompt = self.cell(source).locator(".jp-InputPrompt")
         expect(prompt).to_have_text(f"[{count}]:", timeout=timeout)
 
+    def badge(self, source: str) -> Locator:
+        """What the cell says of who ran it and of its truth."""
+        return self.cell(source).locator(BADGE)
+
     # doing
 
     def select_last(self) -> None:
@@ -100,3 +107,7 @@ class NotebookPage:
     @property
     def dialog(self) -> Locator:
         return self.page.locator(".jp-Dialog")
+
+
+Open = Callable[..., NotebookPage]
+"""`open(session)`, `open(session, elsewhere=True)`: how a test opens a session's notebook in a page"""

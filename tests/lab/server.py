@@ -48,24 +48,34 @@ class LabServer:
                 stderr=log,
                 cwd=self.root,
             )
-        self.url = eventually(lambda: self._printed(said), _START, "`krt lab` prints its URL")
-        self.port = int(urlsplit(self.url).port or 0)
-        eventually(lambda: self.status("/api/status", self.token) == 200, _START, "JupyterLab answers")
+        try:
+            self.url = eventually(lambda: self._printed(said), _START, "`krt lab` prints its URL")
+            self.port = int(urlsplit(self.url).port or 0)
+            eventually(self._answers, _START, "JupyterLab answers")
+        except AssertionError as late:
+            self.kill()
+            raise AssertionError(f"{late}\n{self.log.read_text()[-4000:]}") from late
 
     def _printed(self, said: Path) -> str:
         try:
             document, _ = json.JSONDecoder().raw_decode(said.read_text())
         except ValueError:
             assert self._process is not None
-            assert self._process.poll() in (None, 0), self.log.read_text()[-4000:]
+            assert self._process.poll() in (None, 0), "`krt lab` has ended"
             return ""
         return str(document["url"])
 
+    def _answers(self) -> bool:
+        assert self._process is not None
+        assert self._process.poll() in (None, 0), "`krt lab` has ended"
+        return self.status("/api/status", self.token) == 200
+
     def kill(self) -> None:
         """SIGKILL, as the machine's out-of-memory killer would."""
-        for who in self._processes():
+        there = self._processes()
+        for who in there:
             process.signal_process(who, 9)
-            eventually(lambda who=who: not process.is_alive(who), what="JupyterLab is gone")
+        eventually(lambda: not any(map(process.is_alive, there)), what="JupyterLab is gone")
         self._reap()
 
     def stop(self) -> None:

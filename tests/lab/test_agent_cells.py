@@ -2,11 +2,155 @@
 
 from __future__ import annotations
 
+import base64
+import re
+import struct
+import zlib
+
+from playwright.sync_api import expect
+
 import kernel_runtime as kr
-from tests.lab.page import NotebookPage
+from tests.lab.gate import Gate
+from tests.lab.page import NotebookPage, Open
+from tests.lab.record import done, row, saved, text_of
+from tests.support import eventually, krt
 
 
-def test_the_harness(session: kr.Session, notebook: NotebookPage) -> None:
-    notebook.write("typed = 1")
-    assert "typed = 1" in notebook.sources()
-    assert "origin = 1" in notebook.sources()
+def test_a_cell_of_krt_exec_is_on_the_page_while_it_runs(
+    session: kr.Session, notebook: NotebookPage, gate: Gate
+) -> None:
+    krt(
+        "exec",
+        session.name,
+        f"print('first')\n{gate.wait}\nprint('second')",
+        "--detach",
+        "--as",
+        "agent:planner",
+    )
+    notebook.shows("print('first')", "first")
+    expect(notebook.cell("print('first')").locator(".jp-InputPrompt")).to_have_text("[*]:")
+    expect(notebook.output("print('first')")).not_to_contain_text("second")
+    gate.open()
+    notebook.shows("print('first')", "second")
+    notebook.counted("print('first')", 2)
+    ended = done(session, "print('first')")
+    assert (ended.principal, ended.outcome, ended.execution_count) == ("agent:planner", "ok", 2)
+    assert text_of(session, "print('first')") == "first\nsecond\n"
+
+
+def test_who_ran_it_and_when_is_with_the_cell(session: kr.Session, notebook: NotebookPage) -> None:
+    krt("exec", session.name, "answer = 6 * 7; answer", "--as", "agent:planner")
+    notebook.shows("answer = 6", "42")
+    expect(notebook.badge("answer = 6")).to_contain_text("planner")
+    ended = done(session, "answer = 6")
+
+    def told() -> bool:
+        cell = saved(session, "answer = 6")
+        return cell is not None and "outcome" in cell["metadata"].get("kernel_runtime", {})
+
+    eventually(told, 20, "the file has the cell and how it ended")
+    cell = saved(session, "answer = 6")
+    assert cell is not None
+    ours, timing = cell["metadata"]["kernel_runtime"], cell["metadata"]["execution"]
+    assert cell["id"] == ended.cell_id
+    assert ours["execution_id"] == ended.execution_id
+    assert (ours["principal"], ours["outcome"], ours["incarnation"]) == ("agent:planner", "ok", 1)
+    assert ours["source_digest"] == ended.source_digest
+    assert timing["iopub.execute_input"] <= timing["shell.execute_reply"]
+
+
+def test_an_image_is_shown(session: kr.Session, notebook: NotebookPage) -> None:
+    png = base64.b64encode(_png(40, 30)).decode()
+    session.execute(
+        "import base64\nfrom IPython.display import Image\n"
+        f"Image(data=base64.b64decode('{png}'), format='png')"
+    )
+    image = notebook.output("Image(data").locator("img")
+    expect(image).to_be_visible()
+    assert image.evaluate("i => [i.naturalWidth, i.naturalHeight]") == [40, 30]
+    (output,) = session.execution(row(session, "Image(data").execution_id).outputs
+    assert output["data"]["image/png"].strip() == png
+
+
+def test_a_progress_bar_shows_its_last_state(session: kr.Session, notebook: NotebookPage, gate: Gate) -> None:
+    x = session.submit(
+        f"for n in range(1, 51): print(f'\\rdone {{n}}%', end='', flush=True)\n{gate.wait}\n"
+        "for n in range(51, 101): print(f'\\rdone {n}%', end='', flush=True)"
+    )
+    output = notebook.output("for n in range(1, 51)")
+    expect(output).to_have_text(re.compile(r"^\s*done 50%\s*$"), timeout=15_000)
+    gate.open()
+    expect(output).to_have_text(re.compile(r"^\s*done 100%\s*$"), timeout=15_000)
+    assert x.wait(timeout=20).outcome == "ok"
+
+
+def test_displays_that_change_and_outputs_that_are_cleared(
+    session: kr.Session, notebook: NotebookPage
+) -> None:
+    session.execute(
+        "from IPython.display import display, clear_output\nshown = display('draft', display_id=True)"
+    )
+    notebook.shows("shown = display", "draft")
+    session.execute("shown.update('final')")
+    notebook.shows("shown = display", "final")
+    expect(notebook.output("shown = display")).not_to_contain_text("draft")
+    session.execute("print('gone'); clear_output(); print('kept')")
+    notebook.shows("print('gone')", "kept")
+    expect(notebook.cell("print('gone')").locator(".jp-Cell-outputWrapper")).not_to_contain_text("gone")
+
+
+def test_what_a_cell_raised_is_shown_with_its_traceback(session: kr.Session, notebook: NotebookPage) -> None:
+    session.execute("1 / 0")
+    notebook.shows("1 / 0", "ZeroDivisionError")
+    assert done(session, "1 / 0").outcome == "error"
+    expect(
+        notebook.cell("1 / 0").locator("[data-mime-type='application/vnd.jupyter.stderr']")
+    ).to_be_visible()
+
+
+def test_an_agents_cell_goes_where_a_reader_expects_it(session: kr.Session, notebook: NotebookPage) -> None:
+    """After what ran before it; what somebody is writing stays as it is, with the cursor in it."""
+    session.execute("second = 2")
+    expect(notebook.cell("second = 2")).to_be_visible()
+    notebook.write("draft = ")
+    session.execute("third = 3")
+    expect(notebook.cell("third = 3")).to_be_visible()
+    notebook.page.keyboard.insert_text("'mine'")
+    expect(notebook.cell("draft = 'mine'")).to_have_count(1)
+    order = notebook.sources()
+    assert [s for s in order if "draft" not in s] == ["origin = 1", "second = 2", "third = 3"]
+    assert order.index("draft = 'mine'") > order.index("second = 2")
+    session.execute("second = 22", cell_id=row(session, "second = 2").cell_id)
+    expect(notebook.cell("second = 22")).to_have_count(1)
+    assert [s for s in notebook.sources() if "draft" not in s] == ["origin = 1", "second = 22", "third = 3"]
+
+
+def test_a_thousand_lines_are_all_there(session: kr.Session, notebook: NotebookPage) -> None:
+    session.execute("for n in range(1000): print('line', n)")
+    notebook.shows("for n in range(1000)", "line 999")
+    shown = notebook.output("for n in range(1000)").inner_text()
+    assert [line for line in shown.splitlines() if line] == [f"line {n}" for n in range(1000)]
+
+
+def test_cells_that_ran_while_nobody_looked_are_there(session: kr.Session, pages: Open) -> None:
+    for n in range(3):
+        session.execute(f"print('unseen', {n})")
+    notebook = pages(session)
+    for n in range(3):
+        notebook.shows(f"print('unseen', {n})", f"unseen {n}")
+        notebook.counted(f"print('unseen', {n})", n + 2)
+
+
+def _png(width: int, height: int) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        body = kind + data
+        return struct.pack(">I", len(data)) + body + struct.pack(">I", zlib.crc32(body))
+
+    rows = (b"\0" + b"\x20\x60\xc0" * width) * height
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return (
+        b"\x89PNG\r\n\x1a\n"
+        + chunk(b"IHDR", header)
+        + chunk(b"IDAT", zlib.compress(rows))
+        + chunk(b"IEND", b"")
+    )

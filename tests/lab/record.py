@@ -1,0 +1,59 @@
+"""What the journal and the file say, to hold against what a page shows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import kernel_runtime as kr
+from kernel_runtime.model.execution import Execution
+from tests.contract.stock import executions
+from tests.contract.stock import journal as journal_of
+from tests.support import eventually
+
+
+def row(session: kr.Session, source: str) -> Execution:
+    """The latest execution whose source has that text, once there is one."""
+    found = eventually(lambda: _latest(session, source), 20, f"an execution of {source!r}")
+    assert found is not None
+    return found
+
+
+def done(session: kr.Session, source: str, timeout: float = 20.0) -> Execution:
+    """As `row`, once it is done."""
+
+    def look() -> Execution | None:
+        found = _latest(session, source)
+        return found if found is not None and found.status == "done" else None
+
+    found = eventually(look, timeout, f"{source!r} is done")
+    assert found is not None
+    return found
+
+
+def _latest(session: kr.Session, source: str) -> Execution | None:
+    return next(reversed(all_of(session, source)), None)
+
+
+def all_of(session: kr.Session, source: str) -> list[Execution]:
+    """Every execution whose source has that text, oldest first."""
+    with journal_of(session) as journal:
+        return [one for one in executions(session) if source in (journal.source(one.execution_id) or "")]
+
+
+def text_of(session: kr.Session, source: str) -> str:
+    """All that the latest execution of that source wrote to stdout and stderr, by the journal."""
+    execution = session.execution(row(session, source).execution_id)
+    return "".join(o["text"] for o in execution.outputs if o["output_type"] == "stream")
+
+
+def file_of(session: kr.Session) -> dict[str, Any]:
+    """The notebook file."""
+    document: dict[str, Any] = json.loads(Path(session.row()["notebook"]).read_text())
+    return document
+
+
+def saved(session: kr.Session, source: str) -> dict[str, Any] | None:
+    """The code cell with that text in its source, as the notebook file has it."""
+    return next((cell for cell in file_of(session)["cells"] if source in "".join(cell["source"])), None)
