@@ -14,6 +14,7 @@ from typing import Any, Self, Unpack
 
 from kernel_runtime.client.attaching import Creation, open_session
 from kernel_runtime.client.blocking_claims import BlockingClaimCalls
+from kernel_runtime.client.blocking_notebook import BlockingNotebookCalls
 from kernel_runtime.client.blocking_terminals import BlockingTerminalCalls
 from kernel_runtime.client.brief import Brief
 from kernel_runtime.client.follow import Follower
@@ -54,7 +55,7 @@ class Execution(Record):
         return self._session.follow(self.cursor, until=self.execution_id, timeout=timeout, only=True)
 
 
-class Session(BlockingClaimCalls, BlockingTerminalCalls):
+class Session(BlockingClaimCalls, BlockingTerminalCalls, BlockingNotebookCalls):
     """A client of one session. `attach` makes one; leaving its `with` detaches.
 
     Methods, their arguments and errors are those of `AsyncSession`.

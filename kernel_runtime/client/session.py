@@ -22,6 +22,7 @@ from kernel_runtime.client.brief import Brief, brief_of, gather
 from kernel_runtime.client.connection import ControlLine
 from kernel_runtime.client.follow import BATCH, Follower
 from kernel_runtime.client.handoff import HandoffCalls
+from kernel_runtime.client.notebook import NotebookCalls
 from kernel_runtime.client.results import Accepted, Interrupted, Record
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.client.status import Status
@@ -76,7 +77,7 @@ class Execution(Record):
         return self._session.follow(after=self.cursor, until=self.execution_id, timeout=timeout, only=True)
 
 
-class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls):
+class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
     """A client of one session. `attach` makes one; leaving its `async with` detaches."""
 
     def __init__(self, session: SessionFile, principal: str) -> None:

@@ -1,7 +1,8 @@
 """Keeps the session's notebook written, on a thread of its own and never in the way.
 
 Writes are grouped: soon after an execution ended, and the longer a write takes the longer the next
-one waits, so that a notebook of 10,000 cells does not keep a core busy.
+one waits, so that a notebook of 10,000 cells does not keep a core busy. While somebody else holds the
+file (`notebook_lease`), nothing is written but what `flush` is asked for.
 """
 
 from __future__ import annotations
@@ -46,13 +47,15 @@ class NotebookKeeper:
         self._timer: Timer | None = None
         self._wanted = threading.Event()
         self._closed = False
+        self._held = False
+        """somebody else writes the file"""
         self._cost = 0.0
         self._thread = threading.Thread(target=self._run, name="notebook", daemon=True)
         self._thread.start()
 
     def touch(self) -> None:
         """The journal has something the notebook has not."""
-        if self._timer is None:
+        if self._timer is None and not self._held:
             self._timer = self._reactor.after(min(max(PAUSE, SHARE * self._cost), LONGEST), self._due)
 
     def _due(self) -> None:
@@ -60,11 +63,32 @@ class NotebookKeeper:
         self._wanted.set()
 
     def write_now(self) -> None:
-        """Bring the file up to date before anything else happens."""
+        """Bring the file up to date before anything else happens, unless it is somebody else's to write."""
+        self._forget_timer()
+        if not self._held:
+            self._write()
+
+    def hold(self) -> None:
+        """Write no more by itself."""
+        self._held = True
+        self._forget_timer()
+
+    def flush(self) -> dict[str, bool]:
+        """Bring the file up to date although it is held, on whatever thread this is called.
+
+        `deferred`: it is in the middle of somebody's save and was left as it is.
+        """
+        return {"deferred": self._write()}
+
+    def resume(self) -> None:
+        """The file is ours again: merge what people and the journal made of it."""
+        self._held = False
+        self.touch()
+
+    def _forget_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        self._write()
 
     def _run(self) -> None:
         deferred = False
@@ -73,7 +97,7 @@ class NotebookKeeper:
             self._wanted.clear()
             if self._closed:
                 return
-            deferred = self._write()
+            deferred = not self._held and self._write()
 
     def _write(self) -> bool:
         """Write; True: the file is in the middle of somebody's save and is to be tried again."""

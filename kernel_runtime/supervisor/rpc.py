@@ -73,6 +73,10 @@ class Fields(msgspec.Struct, frozen=True):
     document: dict[str, Any] = {}
     complete: bool = False
     expect_version: int | None = None
+    holder: str = ""
+    seconds: float = 0.0
+    flush: bool = False
+    owner: dict[str, Any] = {}
 
 
 def read_fields(request: Message, session: str) -> dict[str, Any]:

@@ -41,6 +41,7 @@ from kernel_runtime.supervisor.handoffs import Handoffs
 from kernel_runtime.supervisor.jupyter_door import JupyterDoor
 from kernel_runtime.supervisor.keeper import Keeper
 from kernel_runtime.supervisor.notebook_keeper import NotebookKeeper
+from kernel_runtime.supervisor.notebook_lease import NotebookLease
 from kernel_runtime.supervisor.pump import Pump
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.recorder import KRT_MSG, Recorder
@@ -171,6 +172,7 @@ class Supervisor:
         self.world.helpers.append(self.terminals.machinery)
         self.claims = Claims(self)
         self.handoffs = Handoffs(self)
+        self.notebook_lease = NotebookLease(self)
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(
             {
@@ -498,6 +500,7 @@ class Supervisor:
         except EnvironmentFault as error:
             log.warning("leaving without a word in the journal: %s", error.message)
         kernel_lives = self.shell.state.kernel in ("up", "starting")
+        self.notebook_lease.close()
         self.notebooks.close()
         self.world.close()
         self.claims.close()
