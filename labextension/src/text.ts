@@ -166,3 +166,8 @@ export function resource(row: Resource): string {
       return field('path') || field('name') || row.kind;
   }
 }
+
+/** A cell's verdict, as a pointer is told of it. */
+export function titleOfCell(cell: CellTruth): string {
+  return titleOf(cell.truth, cell, cell.principal ?? '', {});
+}
