@@ -98,9 +98,10 @@ class Watch:
     def _look(self, seen: int) -> int:
         journal = self._line.journal
         head = journal.head()
-        if seen >= 0:
-            for entry in journal.entries(seen, kinds=_LIVES):
-                self._on_life(entry.kind, entry.incarnation)
+        # the first look: how it stands now, whatever happened while this server was attaching
+        lives = journal.entries(kinds=_LIVES, last=1) if seen < 0 else journal.entries(seen, kinds=_LIVES)
+        for entry in lives:
+            self._on_life(entry.kind, entry.incarnation)
         if latest := journal.entries(max(seen, 0), kinds=_SHOWN, last=1):
             self.told = latest[0].seq
             self._ring()

@@ -1,0 +1,39 @@
+"""One KRT_HOME and one Jupyter server for each module."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import kernel_runtime as kr
+from tests.conftest import isolated
+from tests.contract.stock import running_session
+from tests.jupyter.server import Server
+
+
+@pytest.fixture(scope="module", autouse=True)
+def krt_home() -> Iterator[Path]:
+    """This module's KRT_HOME."""
+    with isolated() as home:
+        yield home
+
+
+@pytest.fixture(scope="module")
+def server(krt_home: Path) -> Iterator[Server]:
+    root = krt_home.parent / "work"
+    root.mkdir()
+    server = Server(root)
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def session(server: Server, request: pytest.FixtureRequest) -> Iterator[kr.Session]:
+    """A session named after the test, its notebook in the served directory."""
+    name = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name).strip("-")[-50:].strip("-").lower()
+    with running_session(name, cwd=server.root, notebook=server.root / f"{name}.ipynb") as session:
+        yield session
