@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,11 +14,11 @@ from tests.support import eventually
 
 
 @pytest.fixture
-def gate(tmp_path: Path) -> Iterator[Path]:
+def gate(tmp_path: Path) -> Path:
     """A cell that opens it for reading waits until somebody writes."""
     path = tmp_path / "gate"
     os.mkfifo(path)
-    yield path
+    return path
 
 
 def _waits(gate: Path) -> str:
@@ -31,7 +30,9 @@ def test_killed_over_a_running_cell_it_comes_back_to_the_same_kernel(
 ) -> None:
     kernel_id = server.kernel_of(session.name)
     eventually(lambda: kernel_id in server.kernels(), what="attached")
-    row = eventually(lambda: server.rows().get(f"{session.name}.ipynb"), what="its row")
+    path = f"{session.name}.ipynb"
+    eventually(lambda: path in server.rows(), what="its row")
+    row = server.rows()[path]
     kernel = kernel_of(session)
     with server.channels(kernel_id) as channels:
         channels.execute(_waits(gate))
@@ -39,7 +40,7 @@ def test_killed_over_a_running_cell_it_comes_back_to_the_same_kernel(
         server.kill()
     server.start()
     assert kernel_id in server.kernels()
-    assert server.rows()[f"{session.name}.ipynb"]["id"] == row["id"]
+    assert server.rows()[path]["id"] == row["id"]
     assert "Traceback" not in server.log.read_text()
     # a page connects while the cell runs, and sees its end
     with server.channels(kernel_id) as channels:
@@ -47,10 +48,8 @@ def test_killed_over_a_running_cell_it_comes_back_to_the_same_kernel(
         found = channels.until(lambda m: m["msg_type"] == "stream")
         assert found[-1]["content"]["text"] == "ends\n"
     assert kernel_of(session) == kernel
-    done = eventually(
-        lambda: executions(session)[-1].status == "done" and executions(session)[-1], what="done"
-    )
-    assert done.outcome == "ok"
+    eventually(lambda: executions(session)[-1].status == "done", what="the cell has ended")
+    assert executions(session)[-1].outcome == "ok"
 
 
 def test_stopped_it_leaves_kernels_alone(server: Server, session: kr.Session) -> None:
