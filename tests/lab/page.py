@@ -17,6 +17,7 @@ SOON = 15_000
 """milliseconds for something that happened in the session to be on the page"""
 
 BADGE = ".krt-badge"
+PANEL_TAB = ".jp-SideBar .lm-TabBar-tab[data-id='kernel-runtime-session']"
 
 
 class NotebookPage:
@@ -72,6 +73,22 @@ class NotebookPage:
     def badge(self, source: str) -> Locator:
         """What the cell says of who ran it and of its truth."""
         return self.cell(source).locator(BADGE)
+
+    def prompt(self) -> Locator:
+        """The box below the cell that waits for input."""
+        return self.page.locator(".krt-PromptRow [data-krt-answer]")
+
+    def panel(self) -> Locator:
+        """The session's panel, shown."""
+        panel = self.page.locator("[data-krt-panel]")
+        if not panel.is_visible():
+            self.page.locator(PANEL_TAB).click()
+        expect(panel).to_be_visible()
+        return panel
+
+    def section(self, name: str) -> Locator:
+        """A part of the panel: `state`, `waiting`, `loss`, `not-live`, `names`, `resources`, `claims`."""
+        return self.panel().locator(f"[data-krt-section='{name}']")
 
     # doing
 

@@ -1,0 +1,109 @@
+"""What a person types and runs in the page is journaled, and runs in the agent's heap."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+import kernel_runtime as kr
+from kernel_runtime import places
+from tests.lab.gate import Gate
+from tests.lab.page import NotebookPage
+from tests.lab.record import all_of, done, row, saved, text_of
+from tests.support import eventually, krt_json
+
+
+def test_a_typed_cell_is_journaled_with_who_and_key(session: kr.Session, notebook: NotebookPage) -> None:
+    notebook.select_last()
+    notebook.page.keyboard.press("b")
+    notebook.page.keyboard.press("Enter")
+    notebook.page.keyboard.type("mine = origin + 41; mine")
+    notebook.page.keyboard.press("Shift+Enter")
+    notebook.shows("mine = origin", "42")
+    notebook.counted("mine = origin", 2)
+    ran = done(session, "mine = origin + 41; mine")
+    assert ran.principal == places.principal()
+    assert ran.key
+    assert (ran.outcome, ran.execution_count) == ("ok", 2)
+    cell = eventually(lambda: saved(session, "mine = origin"), 20, "the file has the cell")
+    assert cell is not None
+    assert cell["id"] == ran.cell_id
+    expect(notebook.badge("mine = origin")).to_have_count(0)
+
+
+def test_people_and_agents_share_one_heap(session: kr.Session, notebook: NotebookPage) -> None:
+    notebook.run("typed = [1, 2, 3]")
+    done(session, "typed = [1, 2, 3]")
+    said = krt_json("exec", session.name, "typed.append(4); print(typed)", "--as", "agent:planner")
+    assert said["outputs"][0]["text"] == "[1, 2, 3, 4]\n"
+    notebook.shows("typed.append(4)", "[1, 2, 3, 4]")
+    notebook.run("len(typed)")
+    notebook.shows("len(typed)", "4")
+
+
+def test_running_a_cell_again_is_another_execution(session: kr.Session, notebook: NotebookPage) -> None:
+    notebook.run("origin += 1; print('now', origin)")
+    notebook.shows("origin += 1", "now 2")
+    notebook.cell("origin += 1").locator(".jp-InputPrompt").click()
+    notebook.page.keyboard.press("Control+Enter")
+    notebook.shows("origin += 1", "now 3")
+    first, second = all_of(session, "origin += 1")
+    assert first.cell_id == second.cell_id
+    assert first.key != second.key
+    assert first.execution_id != second.execution_id
+
+
+def test_an_agents_cell_edited_and_run_by_a_person(session: kr.Session, notebook: NotebookPage) -> None:
+    session.execute("label = 'agent'; print(label)")
+    notebook.shows("label =", "agent")
+    notebook.retype("label =", "label = 'person'; print(label)")
+    notebook.page.keyboard.press("Shift+Enter")
+    notebook.shows("label = 'person'", "person")
+    old, new = all_of(session, "label =")
+    assert old.cell_id == new.cell_id
+    assert (old.principal, new.principal) == ("agent:host", places.principal())
+    expect(notebook.cell("label =")).to_have_count(1)
+
+
+def test_a_cell_that_fails_aborts_its_own_page_and_nobody_else(
+    session: kr.Session, notebook: NotebookPage, gate: Gate
+) -> None:
+    notebook.write("after = 'must not run'")
+    notebook.cell("origin = 1").locator(".jp-InputPrompt").click()
+    notebook.page.keyboard.press("b")
+    notebook.page.keyboard.press("Enter")
+    notebook.page.keyboard.insert_text(f"{gate.wait}\nraise ValueError('stop here')")
+    expect(notebook.cell("stop here")).to_be_visible()
+    notebook.menu("Run", "Run All Cells")
+    row(session, "stop here")
+    theirs = session.submit("print('an agent goes on')")
+    gate.open()
+    notebook.shows("stop here", "ValueError")
+    assert theirs.wait(timeout=20).outcome == "ok"
+    assert done(session, "stop here").outcome == "error"
+    assert all(ran.outcome == "aborted" for ran in all_of(session, "must not run"))
+    said = krt_json("exec", session.name, "print('after' in globals())")
+    assert said["outputs"][0]["text"] == "False\n"
+
+
+def test_a_cell_waits_its_turn_behind_an_agents(
+    session: kr.Session, notebook: NotebookPage, gate: Gate
+) -> None:
+    session.submit(f"{gate.wait}\nturn = 'agent first'")
+    row(session, "agent first")
+    notebook.run("print(turn)")
+    expect(notebook.cell("print(turn)").locator(".jp-InputPrompt")).to_have_text("[*]:")
+    assert row(session, "print(turn)").status == "queued"
+    gate.open()
+    notebook.shows("print(turn)", "agent first")
+    assert text_of(session, "print(turn)") == "agent first\n"
+
+
+def test_the_cell_a_person_runs_shows_its_output_while_it_runs(
+    session: kr.Session, notebook: NotebookPage, gate: Gate
+) -> None:
+    notebook.run(f"print('begun')\n{gate.wait}\nprint('ended')")
+    notebook.shows("print('begun')", "begun")
+    expect(notebook.output("print('begun')")).not_to_contain_text("ended")
+    gate.open()
+    notebook.shows("print('begun')", "ended")
+    assert text_of(session, "print('begun')") == "begun\nended\n"
