@@ -145,15 +145,26 @@ class OutputFolder:
         """Show output that the journal does not hold, where it is missing."""
         self._append_text("stderr", f"[{messages} messages, {size} bytes were not recorded: {reason}]\n")
 
-    def outputs(self) -> list[Output]:
-        """nbformat 4 outputs so far."""
+    def outputs(self, *, tail: int | None = None) -> list[Output]:
+        """nbformat 4 outputs so far.
+
+        Past the cap, `tail` shows no more than so many bytes of what follows the gap, for who looks on
+        while more is coming.
+        """
         if self._cap is not None and self._size > self._cap:
             self._trim(self._cap)
         shown = [self._shown(item) for item in self._head]
+        ends = [self._shown(item) for item in self._items]
         if self._omitted_bytes:
-            shown.append(self._marker())
-        shown += [self._shown(item) for item in self._items]
+            left_out, ends = (0, ends) if tail is None else _last(ends, tail)
+            shown.append(self._marker(left_out))
+        shown += ends
         return [out for out in shown if out["output_type"] != "stream" or out["text"]]
+
+    @property
+    def is_capped(self) -> bool:
+        """Whether some of it is left out, or will be when it is next asked for."""
+        return bool(self._omitted_bytes) or (self._cap is not None and self._size > self._cap)
 
     def _reset(self) -> None:
         self._head: list[_Stream | _Rich] = []
@@ -254,9 +265,9 @@ class OutputFolder:
             part.text.write(first.text.take(budget))
             self._head.append(part)
 
-    def _marker(self) -> Output:
+    def _marker(self, more: int = 0) -> Output:
         outputs = f" and {self._omitted_outputs} whole outputs" if self._omitted_outputs else ""
-        text = f"\n[{self._omitted_bytes} bytes{outputs} are left out here"
+        text = f"\n[{self._omitted_bytes + more} bytes{outputs} are left out here"
         text += f"; {self._pointer}]\n" if self._pointer else "]\n"
         return {"output_type": "stream", "name": "stderr", "text": text}
 
@@ -358,6 +369,26 @@ def _error(content: Mapping[str, Any]) -> _Rich:
         "traceback": [escape_text(str(line)) for line in lines] if isinstance(lines, list) else [],
     }
     return _Rich(body, None, sum(map(len, body["traceback"])) + len(body["evalue"]))
+
+
+def _last(outputs: list[Output], size: int) -> tuple[int, list[Output]]:
+    """How many bytes go, and the last outputs within `size`, of which the first may be cut."""
+    kept: list[Output] = []
+    gone = 0
+    for out in reversed(outputs):
+        text = out.get("text", "")
+        weight = len(text) if out["output_type"] == "stream" else _weight(out)
+        if weight <= size or out["output_type"] == "error":
+            kept.append(out)
+        elif size > 0 and out["output_type"] == "stream":
+            shown = text[-size:]
+            shown = shown[shown.find("\n") + 1 :]
+            kept.append({**out, "text": shown})
+            gone += weight - len(shown)
+        else:
+            gone += weight
+        size -= weight
+    return gone, kept[::-1]
 
 
 def _is_error(item: _Stream | _Rich) -> bool:

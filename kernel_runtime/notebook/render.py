@@ -167,7 +167,7 @@ class NotebookBuilder:
         touched[execution_id] = None
         folder = self._folders.get(execution_id)
         if folder is not None:
-            _fold(folder, fact)
+            fold_fact(folder, fact)
 
     def _render(self, touched: dict[str, None]) -> set[str]:
         changed: set[str] = set()
@@ -187,7 +187,7 @@ class NotebookBuilder:
         if shown_id == execution.execution_id:
             return True
         shown = self._reader.execution(shown_id) if shown_id is not None else None
-        if shown is not None and _rank(execution) < _rank(shown):
+        if shown is not None and rank(execution) < rank(shown):
             return False
         queued = self._reader.entries(execution_id=execution.execution_id, kinds=["ExecutionQueued"], limit=1)
         if queued and isinstance(queued[0].fact, ExecutionQueued) and queued[0].fact.silent:
@@ -197,8 +197,8 @@ class NotebookBuilder:
 
     def _cell(self, execution: Execution) -> RenderedCell:
         source, seq, folder = self._read(execution)
-        metadata: dict[str, Any] = {"kernel_runtime": _ours(execution)}
-        if timing := _timing(execution):
+        metadata: dict[str, Any] = {"kernel_runtime": execution_metadata(execution)}
+        if timing := timing_metadata(execution):
             metadata["execution"] = timing
         cell_id = notebook_id(execution.cell_id)
         count = execution.execution_count
@@ -240,7 +240,7 @@ class NotebookBuilder:
                 elif isinstance(entry.fact, ExecutionStarted):
                     seq = entry.seq
                 elif entry.seq <= self.head:
-                    _fold(folder, entry.fact)
+                    fold_fact(folder, entry.fact)
             after = page[-1].seq
         self._folders[execution_id] = folder
         while len(self._folders) > _OPEN_FOLDERS:
@@ -262,7 +262,8 @@ class NotebookBuilder:
         return self._session
 
 
-def _fold(folder: OutputFolder, fact: Fact) -> None:
+def fold_fact(folder: OutputFolder, fact: Fact) -> None:
+    """Take what one entry adds to an execution's outputs."""
     if isinstance(fact, OutputRecorded):
         for message in fact.messages:
             folder.add(message)
@@ -270,11 +271,13 @@ def _fold(folder: OutputFolder, fact: Fact) -> None:
         folder.gap(fact.reason, fact.messages, fact.bytes)
 
 
-def _rank(execution: Execution) -> tuple[bool, int]:
+def rank(execution: Execution) -> tuple[bool, int]:
+    """Of a cell's executions the one of the highest rank is shown."""
     return execution.started_at is not None, execution.queued_seq
 
 
-def _ours(execution: Execution) -> dict[str, Any]:
+def execution_metadata(execution: Execution) -> dict[str, Any]:
+    """`metadata.kernel_runtime` of a cell that shows this execution."""
     found = {
         "execution_id": execution.execution_id,
         "incarnation": execution.incarnation,
@@ -287,8 +290,8 @@ def _ours(execution: Execution) -> dict[str, Any]:
     return found
 
 
-def _timing(execution: Execution) -> dict[str, str]:
-    """As JupyterLab records it."""
+def timing_metadata(execution: Execution) -> dict[str, str]:
+    """`metadata.execution`, as JupyterLab records it."""
     found: dict[str, str] = {}
     if execution.started_at is not None:
         found["iopub.execute_input"] = found["iopub.status.busy"] = iso_time(execution.started_at)

@@ -1,0 +1,114 @@
+"""Journals in shared documents: each room of a session's notebook gets a keeper, for as long as it is there.
+
+Only while a notebook is open on this server is there anything to do: otherwise the session's supervisor
+writes the file as ever. A room is met before it reads its file where jupyter-collaboration adds it, and at
+the latest in the next look at all rooms, which also finds notebooks that became a session's while open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Protocol
+
+from jupyter_server_ydoc.app import YDocExtension  # type: ignore[import-untyped]
+from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
+
+from kernel_runtime.client import session_files
+from kernel_runtime.client.session import AsyncSession
+from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.jupyter.room import SessionRoom, adopt, give_back, is_notebook
+from kernel_runtime.jupyter.room_keeper import RoomKeeper
+
+log = logging.getLogger("kernel_runtime.jupyter")
+
+LOOK = 1.0
+"""seconds between two looks at all rooms"""
+PRINCIPAL = "system"
+
+
+class Known(Protocol):
+    """A session that the server knows."""
+
+    @property
+    def name(self) -> str: ...
+
+
+class KnownSessions(Protocol):
+    """What is looked up: `clients.Attached` has it."""
+
+    def by_path(self, path: str) -> Known | None: ...
+
+
+class Mirrors:
+    """All of a server's."""
+
+    def __init__(self, serverapp: Any, attached: KnownSessions) -> None:
+        self._serverapp = serverapp
+        self._attached = attached
+        self._kept: dict[str, tuple[SessionRoom, RoomKeeper, str]] = {}
+        """by room id, with the session's name"""
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        extension = self._serverapp.extension_manager.extension_points["jupyter_server_ydoc"].app
+        assert isinstance(extension, YDocExtension)
+        rooms = extension.ywebsocket_server
+        add = rooms.add_room
+
+        def add_room(path: str, room: Any) -> None:
+            add(path, room)
+            self._meet(path, room)
+
+        rooms.add_room = add_room
+        self._rooms = rooms
+        self._task = asyncio.get_running_loop().create_task(self._watch())
+
+    async def stop(self) -> None:
+        """Save what is open and let the supervisors write again."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        kept, self._kept = self._kept, {}
+        await asyncio.gather(*(keeper.leave() for _, keeper, _ in kept.values()), return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK)
+            for path, (room, keeper, name) in list(self._kept.items()):
+                if self._rooms.rooms.get(path) is not room:
+                    del self._kept[path]
+                    await keeper.leave()
+                elif self._session_of(room) != name:
+                    del self._kept[path]
+                    await keeper.leave()
+                    give_back(room)
+            for path, room in list(self._rooms.rooms.items()):
+                self._meet(path, room)
+
+    def _session_of(self, room: DocumentRoom) -> str | None:
+        try:
+            known = self._attached.by_path(room._file.path)  # noqa: SLF001 - pinned by tests/jupyter/test_room_contract.py
+        except RuntimeError:  # its file was removed
+            return None
+        return None if known is None else known.name
+
+    def _meet(self, path: str, room: Any) -> None:
+        """Keep the room if it is of a session's notebook."""
+        if path in self._kept or not is_notebook(room):
+            return
+        name = self._session_of(room)
+        if name is None:
+            return
+        try:
+            session = AsyncSession(session_files.load(name), PRINCIPAL)
+        except KernelRuntimeError as error:
+            log.info("session %s: %s", name, error.message)
+            return
+        keeper = RoomKeeper(session)
+        adopted = adopt(room, keeper)
+        keeper.keep(adopted)
+        self._kept[path] = (adopted, keeper, name)
+        log.info("session %s: its notebook is open", name)
+        if adopted.ready:
+            keeper.loaded()

@@ -1,0 +1,234 @@
+"""A shared notebook document, its cells found by their ids whatever the document's length.
+
+A shared array finds its n-th item by walking to it, so nothing here asks for one: the cells' places
+are kept from the changes as they come. Every write is a transaction whose origin is `ORIGIN`, so that
+no page's undo takes it for its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+from jupyter_ydoc import YNotebook
+from jupyter_ydoc.utils import cast_all
+from pycrdt import Array, Map, Text
+
+from kernel_runtime.core.outputs import Output
+from kernel_runtime.jupyter.mirror_outputs import Cut, Grow, steps
+
+ORIGIN = "kernel_runtime"
+
+CellMap = Map[Any]
+
+
+class SharedNotebook:
+    """The cells of a `YNotebook`, for one writer among others."""
+
+    def __init__(self, document: YNotebook) -> None:
+        self.document = document
+        self.ids: list[str] = []
+        """of the cells, in their order"""
+        self.cells: dict[str, CellMap] = {}
+        """by id; of two with one id the one that was there first"""
+        self.doubled: set[str] = set()
+        """ids that more than one cell has"""
+        self.writing = False
+        """whether the change that is being told of is ours"""
+        self._maps: list[CellMap] = []
+        self._ycells: Array[Any] = document.ycells
+        self._take(0, [self._ycells[at] for at in range(len(self._ycells))])
+        self._subscription = self._ycells.observe(self._changed)
+
+    def close(self) -> None:
+        self._ycells.unobserve(self._subscription)
+
+    @contextmanager
+    def write(self) -> Iterator[None]:
+        """One transaction of ours."""
+        self.writing = True
+        try:
+            with self.document.ydoc.transaction(origin=ORIGIN):
+                yield
+        finally:
+            self.writing = False
+
+    # reading
+
+    def content(self) -> dict[str, Any]:
+        """The document as nbformat has it, taken at one moment."""
+        with self.document.ydoc.transaction():
+            cells = msgspec.json.decode(str(self._ycells))
+            meta = self.document._ymeta.to_py() or {}  # noqa: SLF001 - pinned by tests/jupyter/test_mirror_contract.py
+        cast_all(cells, float, int)
+        cast_all(meta, float, int)
+        for cell in cells:
+            cell.pop("execution_state", None)
+            if cell.get("cell_type") != "code" and not cell.get("attachments", True):
+                del cell["attachments"]
+        return {
+            "cells": cells,
+            "metadata": meta.get("metadata") or {},
+            "nbformat": int(meta.get("nbformat") or 4),
+            "nbformat_minor": int(meta.get("nbformat_minor") or 5),
+        }
+
+    def metadata(self) -> dict[str, Any]:
+        """The notebook's."""
+        found: dict[str, Any] = self._metadata().to_py() or {}
+        cast_all(found, float, int)
+        return found
+
+    def place(self, cell_id: str) -> int:
+        return self.ids.index(cell_id)
+
+    @staticmethod
+    def source(cell: CellMap) -> str:
+        return str(cell["source"])
+
+    @staticmethod
+    def cell_metadata(cell: CellMap) -> dict[str, Any]:
+        found: dict[str, Any] = cell["metadata"].to_py() or {}
+        cast_all(found, float, int)
+        return found
+
+    @staticmethod
+    def outputs(cell: CellMap) -> list[Output]:
+        found: list[Output] = cell["outputs"].to_py() or []
+        cast_all(found, float, int)
+        return found
+
+    # writing
+
+    def set_metadata(self, key: str, value: Any) -> None:
+        with self.write():
+            self._metadata()[key] = value
+
+    def insert(self, at: int, cell: dict[str, Any], *, state: str = "idle") -> None:
+        """Put in a cell as nbformat has it."""
+        ycell = self.document.create_ycell(cell)
+        with self.write():
+            self._ycells.insert(at, ycell)
+            if cell["cell_type"] == "code" and state != "idle":
+                ycell["execution_state"] = state
+
+    def remove(self, at: int) -> None:
+        with self.write():
+            del self._ycells[at]
+
+    def remove_double(self, cell_id: str, keep: CellMap) -> None:
+        """Of the cells of that id leave only this one."""
+        places = [at for at, one in enumerate(self.ids) if one == cell_id and self._maps[at] is not keep]
+        for at in reversed(places):
+            self.remove(at)
+        self.cells[cell_id] = keep
+        self.doubled.discard(cell_id)
+
+    def all_of(self, cell_id: str) -> list[CellMap]:
+        return [self._maps[at] for at, one in enumerate(self.ids) if one == cell_id]
+
+    def set_source(self, cell_id: str, source: str) -> None:
+        """Change what differs, so that a cursor elsewhere in the text stays where it is."""
+        with self.write():
+            self.document.set_cell(self.place(cell_id), source=source)
+
+    def set_values(self, cell: CellMap, values: dict[str, Any], metadata: dict[str, Any]) -> None:
+        """Set those that differ; a metadata value of None is taken away."""
+        with self.write():
+            for key, value in values.items():
+                if cell.get(key) != value:
+                    cell[key] = value
+            kept = cell["metadata"]
+            for key, value in metadata.items():
+                if value is None:
+                    if key in kept:
+                        del kept[key]
+                elif kept.get(key) != value:
+                    kept[key] = value
+
+    def set_outputs(self, cell: CellMap, new: list[Output], old: list[Output] | None = None) -> int:
+        """Have the cell show these, of which it shows `old`; about how many bytes were written."""
+        youtputs = cell.get("outputs")
+        if not isinstance(youtputs, Array):
+            with self.write():
+                cell["outputs"] = Array()
+            youtputs = cell["outputs"]
+            old = []
+        if old is None or len(old) != len(youtputs):
+            old = self.outputs(cell)
+        written = 0
+        for step in steps(old, new):
+            with self.write():
+                if isinstance(step, Cut):
+                    text: Text = youtputs[len(youtputs) - 1]["text"]
+                    del text[step.keep : len(text)]
+                    written += 1
+                elif isinstance(step, Grow):
+                    text = youtputs[len(youtputs) - 1]["text"]
+                    text += step.text  # on the item, it would empty the text
+                    written += len(step.text)
+                else:
+                    if step.start < len(youtputs):
+                        del youtputs[step.start : len(youtputs)]
+                    youtputs.extend([_shared(output) for output in step.outputs])
+                    written += sum(map(_weight, step.outputs))
+        return written
+
+    # following
+
+    def _metadata(self) -> Map[Any]:
+        ymeta = self.document._ymeta  # noqa: SLF001 - pinned by tests/jupyter/test_mirror_contract.py
+        if not isinstance(ymeta.get("metadata"), Map):
+            with self.write():
+                ymeta["metadata"] = Map({})
+        found: Map[Any] = ymeta["metadata"]
+        return found
+
+    def _changed(self, event: Any) -> None:
+        at = 0
+        for change in event.delta:
+            if "retain" in change:
+                at += change["retain"]
+            elif "delete" in change:
+                self._drop(at, change["delete"])
+            elif "insert" in change:
+                at += self._take(at, change["insert"])
+        # a page moves a cell by putting in another one of its id and taking out the first
+        self.doubled = {cell_id for cell_id in self.doubled if self.ids.count(cell_id) > 1}
+
+    def _take(self, at: int, cells: list[CellMap]) -> int:
+        ids = [str(cell.get("id")) for cell in cells]
+        self.ids[at:at] = ids
+        self._maps[at:at] = cells
+        for cell_id, cell in zip(ids, cells, strict=True):
+            if cell_id in self.cells:
+                self.doubled.add(cell_id)
+            else:
+                self.cells[cell_id] = cell
+        return len(cells)
+
+    def _drop(self, at: int, count: int) -> None:
+        gone = list(zip(self.ids[at : at + count], self._maps[at : at + count], strict=True))
+        del self.ids[at : at + count]
+        del self._maps[at : at + count]
+        for cell_id, cell in gone:
+            if self.cells.get(cell_id) is not cell:
+                continue
+            del self.cells[cell_id]
+            if cell_id in self.doubled:
+                left = self.all_of(cell_id)
+                if left:
+                    self.cells[cell_id] = left[0]
+
+
+def _shared(output: Output) -> Map[Any]:
+    if output["output_type"] == "stream":
+        return Map({**output, "text": Text(output["text"])})
+    return Map(dict(output))
+
+
+def _weight(output: Output) -> int:
+    text = output.get("text")
+    return len(text) if isinstance(text, str) else len(msgspec.json.encode(output))

@@ -1,0 +1,155 @@
+"""The room of a session's notebook: a stock one, but for who saves, when, and what a change on disk does.
+
+A room that is adopted hands to its keeper what a stock one does by itself: every change of the document,
+every save, and what it does when the file was changed by somebody else, which is to overwrite what people
+have open. Rooms of other documents stay as they are.
+
+Private names of jupyter-collaboration are used here and nowhere else in this package;
+tests/jupyter/test_room_contract.py pins them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
+from jupyter_server_ydoc.utils import LogLevel, OutOfBandChanges  # type: ignore[import-untyped]
+from jupyter_ydoc import YNotebook
+
+
+class Keeper(Protocol):
+    """What a room of ours asks."""
+
+    async def before_load(self) -> None:
+        """The file is about to be read."""
+
+    def loaded(self) -> None:
+        """The document holds what the file held."""
+
+    def changed(self, target: str) -> None:
+        """The document changed: `state`, `meta` or `cells`."""
+
+    async def save(self) -> None:
+        """Somebody asked for the file to be written."""
+
+    async def changed_on_disk(self) -> None:
+        """Somebody else wrote the file."""
+
+    async def leave(self) -> None:
+        """The room is about to end."""
+
+
+class SessionRoom(DocumentRoom):  # type: ignore[misc]
+    """Made of a stock room by `adopt`."""
+
+    keeper: Keeper
+
+    async def initialize(self) -> None:
+        if self.ready:
+            return
+        await self.keeper.before_load()
+        await super().initialize()
+        if self._document_load_progressively:
+            await self._document_progressively_loaded
+        self.keeper.loaded()
+
+    def _on_document_change(self, target: str, event: Any) -> None:
+        if not self._update_lock.locked():
+            self.keeper.changed(target)
+
+    async def _maybe_save_document(
+        self, saving_document: asyncio.Task[None] | None, save_now: bool = False
+    ) -> None:
+        if save_now:
+            await self.keeper.save()
+
+    async def _on_outofband_change(self) -> None:
+        await self.keeper.changed_on_disk()
+
+    async def stop(self) -> None:
+        await self.keeper.leave()
+        await super().stop()
+
+    # for the keeper
+
+    @property
+    def notebook(self) -> YNotebook:
+        document: YNotebook = self._document
+        return document
+
+    @property
+    def path(self) -> str:
+        """Of its file, in the contents API."""
+        return str(self._file.path)
+
+    @property
+    def save_delay(self) -> float | None:
+        """Seconds from a change to the save; None: only when asked to."""
+        delay: float | None = self._save_delay
+        return delay
+
+    @property
+    def autosaves(self) -> bool:
+        """Whether anybody who has it open wants it saved without asking."""
+        wishes = [state.get("autosave", True) for state in self.awareness.states.values() if state]
+        return any(wishes) if wishes else True
+
+    async def read_file(self) -> dict[str, Any]:
+        """The notebook on disk, which from now on is what a save expects to find there."""
+        model = await self._file.load_content(self._file_format, self._file_type)
+        content: dict[str, Any] = model["content"]
+        return content
+
+    async def write_file(self, content: dict[str, Any]) -> bool:
+        """Write it; False: somebody else wrote the file since it was last read or written here.
+
+        Raises:
+            Whatever the server's contents manager does.
+        """
+        model = {"format": self._file_format, "type": self._file_type, "content": content}
+        try:
+            saved = await self._file.maybe_save_content(model)
+        except OutOfBandChanges:
+            return False
+        if saved:
+            async with self._update_lock:
+                self._document.dirty = False
+                self._document.hash = saved["hash"]
+        self._emit(LogLevel.INFO, "save", "Content saved.")
+        return True
+
+    def tell(self, note: str) -> None:
+        """Show something to everybody who has it open."""
+        self._emit(LogLevel.WARNING, None, note)
+
+    def complain(self, error: Exception) -> None:
+        """The file could not be written or read: say so as a stock room does."""
+        message = f"Error saving file: {self._file.path}\n{error!r}"
+        self.log.error(message, exc_info=error)
+        self._emit(LogLevel.ERROR, None, message)
+
+
+def adopt(room: DocumentRoom, keeper: Keeper) -> SessionRoom:
+    """Have the keeper asked from now on."""
+    room.__class__ = SessionRoom
+    assert isinstance(room, SessionRoom)
+    room.keeper = keeper
+    _listen(room)
+    return room
+
+
+def give_back(room: SessionRoom) -> None:
+    """Make it a stock room again."""
+    room.__class__ = DocumentRoom
+    _listen(room)
+
+
+def _listen(room: DocumentRoom) -> None:
+    """Bind the room's callbacks to what its class is now."""
+    room._document.observe(room._on_document_change)  # noqa: SLF001 - pinned, as the docstring says
+    room._file.observe(room.room_id, room._on_outofband_change, room._on_filepath_change)  # noqa: SLF001
+
+
+def is_notebook(room: object) -> bool:
+    return isinstance(room, DocumentRoom) and room.file_type == "notebook"

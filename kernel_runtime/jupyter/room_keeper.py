@@ -1,0 +1,217 @@
+"""Keeps one open notebook of a session: who writes its file, when, and that nothing of two sides is lost.
+
+While the room is there it holds the notebook's file (`hold_notebook`) and saves the document: soon after a
+change, at the latest `LATEST` seconds after the first one however much goes on, and the longer a save takes
+the longer the next one waits. Where another Jupyter server holds the file, the document goes on showing
+what the journal tells, and is saved only where people changed it here, merged with what is in the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from contextlib import suppress
+
+from kernel_runtime.client.session import AsyncSession
+from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.jupyter.mirror_document import SharedNotebook
+from kernel_runtime.jupyter.mirror_follow import Follow
+from kernel_runtime.jupyter.room import SessionRoom
+from kernel_runtime.jupyter.room_content import as_saved
+
+log = logging.getLogger("kernel_runtime.jupyter")
+
+LEASE = 20.0
+"""seconds for which the file is held, and asked for again three times as often"""
+PATIENCE = 15.0
+"""seconds that opening waits for the file to be brought up to date"""
+LATEST = 5.0
+"""seconds until a change is saved while others follow it"""
+SHARE = 10
+"""a save that took t is followed by a pause of at least SHARE times t"""
+_TRIES = 5
+
+
+class RoomKeeper:
+    """The keeper of one room, from before it is loaded until it ends."""
+
+    def __init__(self, session: AsyncSession) -> None:
+        self.session = session
+        self.holds = False
+        """whether the file is ours to write"""
+        self._room: SessionRoom | None = None
+        self._notebook: SharedNotebook | None = None
+        self._follow: Follow | None = None
+        self._holder = f"jupyter-{uuid.uuid4().hex}"
+        self._tasks: list[asyncio.Task[None]] = []
+        self._lock = asyncio.Lock()
+        self._timer: asyncio.TimerHandle | None = None
+        self._changed_at: float | None = None
+        """of the first change that is not saved"""
+        self._edited = False
+        """people changed something that is not saved"""
+        self._not_before = 0.0
+        self._told = False
+        self._left = False
+
+    def keep(self, room: SessionRoom) -> None:
+        self._room = room
+        self._notebook = SharedNotebook(room.notebook)
+
+    # the room asks
+
+    async def before_load(self) -> None:
+        try:
+            await asyncio.wait_for(self._hold(), PATIENCE)
+        except TimeoutError:
+            log.warning("session %s: its notebook opens before it is up to date", self.session.name)
+
+    def loaded(self) -> None:
+        assert self._notebook is not None
+        self._follow = Follow(self.session, self._notebook, self._tell)
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._follow.run()), loop.create_task(self._renew())]
+        for task in self._tasks:
+            task.add_done_callback(_report)
+
+    def changed(self, target: str) -> None:
+        if target == "state" or self._notebook is None or self._left:
+            return
+        if not self._notebook.writing:
+            self._edited = True
+        if self._changed_at is None:
+            self._changed_at = time.monotonic()
+        self._plan()
+
+    async def save(self) -> None:
+        async with self._lock:
+            await self._save()
+
+    async def changed_on_disk(self) -> None:
+        async with self._lock:
+            await self._merge()
+
+    async def leave(self) -> None:
+        if self._left:
+            return
+        self._left = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        if self._changed_at is not None and (self.holds or self._edited) and self._autosaves():
+            await self.save()
+        if self._follow is not None:
+            self._follow.close()
+        if self._notebook is not None:
+            self._notebook.close()
+        with suppress(KernelRuntimeError):
+            await self.session.release_notebook(self._holder)
+        await self.session.detach()
+
+    # the lease
+
+    async def _hold(self) -> None:
+        try:
+            held = await self.session.hold_notebook(
+                self._holder, seconds=LEASE, revive=not self._was_stopped()
+            )
+        except KernelRuntimeError as error:
+            # nobody else writes it then
+            log.info("session %s: its notebook is not held: %s", self.session.name, error.message)
+            return
+        self.holds = held.held
+        if not held.held and not self._told:
+            self._told = True
+            self._tell(
+                "This notebook is open on another Jupyter server too, which saves what is run in it. "
+                "What you change here is saved as well, and shows there."
+            )
+
+    def _was_stopped(self) -> bool:
+        """Whether the session was stopped on purpose; looking at it does not bring it back."""
+        try:
+            journal = self.session.journal
+        except FileNotFoundError:
+            return True
+        stopped = journal.latest("SupervisorStopped")
+        return stopped is not None and stopped.seq == journal.head()
+
+    async def _renew(self) -> None:
+        while True:
+            await asyncio.sleep(LEASE / 3)
+            await self._hold()
+
+    # saving
+
+    def _autosaves(self) -> bool:
+        room = self._room
+        return room is not None and room.save_delay is not None and room.autosaves
+
+    def _unsaved_since(self, moment: float | None) -> None:
+        if moment is not None and (self._changed_at is None or moment < self._changed_at):
+            self._changed_at = moment
+
+    def _plan(self) -> None:
+        """Have the document saved when it is due."""
+        if not self._autosaves() or not (self.holds or self._edited):
+            return
+        assert self._room is not None
+        assert self._changed_at is not None
+        now = time.monotonic()
+        due = min(now + (self._room.save_delay or 0.0), self._changed_at + LATEST)
+        wait = max(due, self._not_before) - now
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(max(0.0, wait), self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        task = asyncio.get_running_loop().create_task(self.save())
+        self._tasks.append(task)
+        task.add_done_callback(self._saved)
+
+    def _saved(self, task: asyncio.Task[None]) -> None:
+        if task in self._tasks:
+            self._tasks.remove(task)
+        _report(task)
+
+    async def _save(self) -> None:
+        room, notebook = self._room, self._notebook
+        if room is None or notebook is None:
+            return
+        began = time.monotonic()
+        changed_at, edited = self._changed_at, self._edited
+        self._changed_at, self._edited = None, False
+        try:
+            if not self.holds:
+                await self._merge()
+            for _ in range(_TRIES):
+                if self._follow is not None:
+                    self._follow.settle()
+                content = as_saved(notebook.content(), self._follow.ran if self._follow is not None else ())
+                if await room.write_file(content):
+                    break
+                await self._merge()
+        except Exception as error:  # noqa: BLE001 - whatever a contents manager raises is told to people, as a stock room does
+            self._unsaved_since(changed_at)
+            self._edited |= edited
+            room.complain(error)
+        self._not_before = time.monotonic() + SHARE * (time.monotonic() - began)
+
+    async def _merge(self) -> None:
+        """Take in what somebody else made of the file."""
+        assert self._room is not None
+        await self._room.read_file()
+
+    def _tell(self, note: str) -> None:
+        if self._room is not None:
+            self._room.tell(note)
+
+
+def _report(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("an open notebook is no longer followed", exc_info=error)
