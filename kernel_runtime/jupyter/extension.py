@@ -14,6 +14,7 @@ import importlib
 import importlib.util
 from typing import Any
 
+from kernel_runtime.jupyter.contents import SessionContentsManager
 from kernel_runtime.jupyter.handlers import routes
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
 from kernel_runtime.jupyter.kernelspecs import SessionKernelSpecManager
@@ -22,6 +23,7 @@ from kernel_runtime.jupyter.sessions import SessionRowManager
 from kernel_runtime.jupyter.websocket import SessionWebsocketConnection
 
 MANAGERS: dict[str, type] = {
+    "contents_manager_class": SessionContentsManager,
     "kernel_manager_class": SessionMappingKernelManager,
     "session_manager_class": SessionRowManager,
     "kernel_spec_manager_class": SessionKernelSpecManager,

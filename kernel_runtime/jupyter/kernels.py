@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -84,8 +86,17 @@ class SessionKernelManager(ServerKernelManager):
         self.incarnation = int(row.get("incarnation") or 0)
         self.execution_state = _STATES.get(str(row.get("state")), "dead")
         self.load_door()
+        if not os.path.exists(self.file.notebook):  # noqa: PTH110 - a look, which needs no thread
+            await self._write_notebook()
         if not self.ready.done():
             self.ready.set_result(None)
+
+    async def _write_notebook(self) -> None:
+        """Have the file be there before a page opens it; the supervisor writes it when a cell has run."""
+        line = self._line(identity.SERVER)
+        holder = f"first-look-{uuid.uuid4().hex}"
+        if (await line.hold_notebook(holder, seconds=1)).held:
+            await line.release_notebook(holder)
 
     async def start_incarnation(self, principal: str) -> None:
         """See to it that a kernel lives. Raises KernelStartFailed, CrashLoop."""

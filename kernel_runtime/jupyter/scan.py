@@ -15,6 +15,7 @@ from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.jupyter.clients import AttachedSession, kernel_id_of
+from kernel_runtime.jupyter.contents import SessionContentsManager
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
 from kernel_runtime.jupyter.sessions import SessionRowManager
 
@@ -118,6 +119,8 @@ class Scan:
         known = self._kernels.attached.by_name(name)
         self._kernels.attached.remove(name)
         self._files.pop(name, None)
+        if isinstance(self._contents, SessionContentsManager):
+            self._contents.outside.pop(name, None)
         if known is None:
             return
         kernel = self._kernels.session_kernel(known.kernel_id)
@@ -135,7 +138,7 @@ class Scan:
             name=file.name,
             session_id=file.session_id,
             kernel_id=kernel_id,
-            path=self._path_of(Path(file.notebook)),
+            path=self._path_of(file.name, Path(file.notebook)),
             notebook=Path(file.notebook),
             kernel_name=file.kernel,
             running=self._kernels.session_kernel(kernel_id) is not None,
@@ -144,7 +147,18 @@ class Scan:
         if self._rows is not None and session.running:
             self._rows.keep_row(session)
 
-    def _path_of(self, notebook: Path) -> str | None:
+    def _path_of(self, name: str, notebook: Path) -> str | None:
+        """Where the contents API has it; None: nowhere."""
+        path = self._path_within(notebook)
+        if not isinstance(self._contents, SessionContentsManager):
+            return path
+        if path is not None:
+            self._contents.outside.pop(name, None)
+            return path
+        self._contents.outside[name] = notebook
+        return self._contents.path_of(name)
+
+    def _path_within(self, notebook: Path) -> str | None:
         root = getattr(self._contents, "root_dir", None)
         if not root:
             return None

@@ -12,6 +12,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.kernelspec import KernelSpec
 from jupyter_core.utils import ensure_async
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado import web
@@ -35,8 +36,6 @@ def row_id_of(session_id: str) -> str:
 
 class SessionRowManager(SessionManager):
     """Stock's manager, which knows whose notebook a path is."""
-
-    kernel_manager: SessionMappingKernelManager
 
     def keep_row(self, session: AttachedSession) -> None:
         """See to it that there is a row for its notebook."""
@@ -69,22 +68,26 @@ class SessionRowManager(SessionManager):
         kernel_id: str | None = None,
     ) -> str:
         """The kernel for a path: a session's own, a new session's, or a stock one."""
-        owner = self.kernel_manager.attached.by_path(path) if path else None
-        try:
-            if owner is not None:
-                return await self._attach(owner, kernel_name)
-            if kernel_name and (spec := self._ours(kernel_name)) is not None:
-                file = await self._make(path, spec, named=session_of(spec))
-                return await self.kernel_manager.attach(file, start_as=identity.asking())
-        except KernelRuntimeError as error:
-            raise web.HTTPError(500, str(error)) from error
+        kernels = self.kernel_manager
+        if isinstance(kernels, SessionMappingKernelManager):
+            try:
+                if (file := await self._session_for(kernels, path, kernel_name)) is not None:
+                    return await kernels.attach(file, start_as=identity.asking())
+            except KernelRuntimeError as error:
+                raise web.HTTPError(500, str(error)) from error
         started: str = await super().start_kernel_for_session(
             session_id, path=path, name=name, type=type, kernel_name=kernel_name, kernel_id=kernel_id
         )
         return started
 
-    async def _attach(self, owner: AttachedSession, kernel_name: str | None) -> str:
-        spec = self._ours(kernel_name) if kernel_name else None
+    async def _session_for(
+        self, kernels: SessionMappingKernelManager, path: str | None, kernel_name: str | None
+    ) -> SessionFile | None:
+        """The session that a kernel of that kernelspec for that path is; None: a stock kernel."""
+        spec = _ours(kernels, kernel_name)
+        owner = kernels.attached.by_path(path) if path else None
+        if owner is None:
+            return await self._make(kernels, path, spec) if spec is not None else None
         wanted = kernel_behind(spec) if spec is not None else kernel_name
         if wanted not in (None, "", owner.kernel_name):
             raise web.HTTPError(
@@ -92,19 +95,13 @@ class SessionRowManager(SessionManager):
                 f"{owner.path} is the notebook of session {owner.name}, whose kernel is {owner.kernel_name}: "
                 f"for {wanted} copy the notebook, or make a session (`krt new NAME --kernel {wanted}`)",
             )
-        return await self.kernel_manager.attach(session_files.load(owner.name), start_as=identity.asking())
+        return session_files.load(owner.name)
 
-    def _ours(self, kernel_name: str) -> Any:
-        """The kernelspec of that name if its kernels are sessions; None for any other."""
-        specs = self.kernel_manager.kernel_spec_manager
-        try:
-            spec = specs.get_kernel_spec(kernel_name) if specs is not None else None
-        except KeyError:
-            return None
-        return spec if spec is not None and kernel_behind(spec) is not None else None
-
-    async def _make(self, path: str | None, spec: Any, *, named: str | None) -> SessionFile:
+    async def _make(
+        self, kernels: SessionMappingKernelManager, path: str | None, spec: KernelSpec
+    ) -> SessionFile:
         """The session that a kernelspec names, or a new one whose notebook is that path."""
+        named = session_of(spec)
         if named is not None and session_files.exists(named):
             return session_files.load(named)
         folder = await ensure_async(self.contents_manager.get_kernel_path(path=path))
@@ -114,13 +111,13 @@ class SessionRowManager(SessionManager):
                 file = session_files.create(
                     name,
                     kernel=kernel_behind(spec),
-                    cwd=self.kernel_manager.cwd_for_path(folder),
+                    cwd=kernels.cwd_for_path(folder),
                     notebook=notebook,
                     principal=identity.asking(),
                 )
             except SessionExists:
                 continue
-            self.kernel_manager.know(file)
+            kernels.know(file)
             return file
         raise SessionExists(f"no name is left for {path}", hint="`krt ls` lists the sessions")
 
@@ -139,3 +136,15 @@ def _names(named: str | None, notebook: Path | None) -> list[str]:
     stem = re.sub(r"[^A-Za-z0-9._-]+", "-", notebook.stem if notebook else "console").strip("-._")[:56]
     base = stem if places.NAME.fullmatch(stem) else "notebook"
     return [base, *(f"{base}-{number}" for number in range(2, 100)), f"{base[:30]}-{uuid.uuid4().hex}"]
+
+
+def _ours(kernels: SessionMappingKernelManager, kernel_name: str | None) -> KernelSpec | None:
+    """The kernelspec of that name if its kernels are sessions; None for any other."""
+    specs = kernels.kernel_spec_manager
+    if not kernel_name or specs is None:
+        return None
+    try:
+        spec = specs.get_kernel_spec(kernel_name)
+    except KeyError:  # stock says so, and better
+        return None
+    return spec if kernel_behind(spec) is not None else None

@@ -42,10 +42,18 @@ class Suite:
     version: str
     sha256: str
     tests: list[str]
+    package: str = ""
+    """whose suite it is, where that is not its name"""
+    plugin: str = ""
+    """what ours is: this pytest plugin, instead of our kernelspec"""
+
+    @property
+    def of(self) -> str:
+        return self.package or self.name
 
     @property
     def source(self) -> Path:
-        return PLACE / "src" / f"{self.name}-{self.version}"
+        return PLACE / "src" / f"{self.of}-{self.version}"
 
 
 def suites() -> dict[str, Suite]:
@@ -82,11 +90,11 @@ def fetch(suite: Suite, python: Path) -> None:
     if suite.source.is_dir():
         return
     downloads = PLACE / "sdists"
-    archive = downloads / f"{suite.name}-{suite.version}.tar.gz"
+    archive = downloads / f"{suite.of}-{suite.version}.tar.gz"
     if not archive.exists():
         subprocess.run(
             [str(python), "-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]
-            + ["--no-binary", ":all:", "--dest", str(downloads), f"{suite.name}=={suite.version}"],
+            + ["--no-binary", ":all:", "--dest", str(downloads), f"{suite.of}=={suite.version}"],
             check=True,
         )
     digest = hashlib.sha256(archive.read_bytes()).hexdigest()
@@ -110,8 +118,11 @@ def kernelspec(python: Path) -> Path:
 
 
 def run(suite: Suite, python: Path, jupyter_path: Path | None) -> dict[str, str]:
-    """Outcome by test. What failed is tried once more, alone."""
-    with _environment(jupyter_path) as env:
+    """Outcome by test, stock's without a `jupyter_path`. What failed is tried once more, alone."""
+    ours = jupyter_path is not None
+    with _environment(None if suite.plugin else jupyter_path) as env:
+        if ours and suite.plugin:
+            env |= {"PYTHONPATH": str(ROOT), "PYTEST_PLUGINS": suite.plugin}
         outcomes = _pytest(suite, python, suite.tests, env)
         failed = [test for test, outcome in outcomes.items() if outcome == FAILED]
         if 0 < len(failed) <= _ALONE:
@@ -157,7 +168,7 @@ def _end_all(home: Path) -> None:
 def _pytest(suite: Suite, python: Path, tests: list[str], env: dict[str, str]) -> dict[str, str]:
     report = Path(env["TMPDIR"]).parent / "report.xml"
     report.unlink(missing_ok=True)
-    log = PLACE / f"{suite.name}-{'ours' if 'JUPYTER_PATH' in env else 'stock'}.log"
+    log = PLACE / f"{suite.name}-{'ours' if env.keys() & {'JUPYTER_PATH', 'PYTEST_PLUGINS'} else 'stock'}.log"
     with log.open("ab") as output:
         process = subprocess.Popen(
             # -c: a release without a pytest section must not find ours further up

@@ -37,7 +37,7 @@ class Server:
         self._config = config
         self._process: subprocess.Popen[bytes] | None = None
 
-    def start(self) -> None:
+    def start(self, patience: float = _START) -> None:
         """Returns once its sessions are attached."""
         document = {
             "ServerApp": {
@@ -64,7 +64,7 @@ class Server:
             )
         try:
             self.port = eventually(self._listens, _START, "the server tells its port")
-            eventually(lambda: self.answers("/kernel-runtime/api/sessions"), _START, "it answers")
+            eventually(lambda: self.answers("/kernel-runtime/api/sessions"), patience, "it answers")
         except AssertionError as late:
             self.kill()
             raise AssertionError(f"{late}\n{self.log.read_text()[-4000:]}") from late

@@ -106,14 +106,37 @@ def test_a_dead_kernel_stays_dead_and_the_next_cell_says_what_is_lost(
     assert session.row()["incarnation"] == 2
 
 
-def test_a_session_whose_notebook_lies_elsewhere_is_a_kernel_only(server: Server, krt_home: Path) -> None:
+def test_a_notebook_that_lies_elsewhere_is_in_a_folder_of_its_own(server: Server) -> None:
     with running_session("elsewhere", cwd=server.root) as session:
         kernel_id = _attached(server, session)
-        rows = server.get("/kernel-runtime/api/sessions")
-        assert next(row["path"] for row in rows if row["name"] == "elsewhere") is None
-        assert kernel_id not in {row["kernel"]["id"] for row in server.rows().values()}
-        with server.channels(kernel_id) as channels:
-            assert channels.run("print(6 * 7)")[1] == "42\n"
+        path = "krt-sessions/elsewhere.ipynb"
+        eventually(lambda: path in server.rows(), what="it has a row")
+        assert server.rows()[path]["kernel"]["id"] == kernel_id
+        top = server.get("/api/contents/")["content"]
+        assert "krt-sessions" in [one["path"] for one in top]
+        assert not (server.root / "krt-sessions").exists()
+        listed = server.get("/api/contents/krt-sessions")["content"]
+        assert [one["path"] for one in listed] == [path]
+        model = server.get(f"/api/contents/{path}")
+        assert model["content"]["metadata"]["kernel_runtime"]["session"] == "elsewhere"
+        # a save reaches the file, a checkpoint goes nowhere near it
+        model["content"]["cells"].append(
+            {"cell_type": "markdown", "id": "m", "metadata": {}, "source": "mine"}
+        )
+        assert server.ask("PUT", f"/api/contents/{path}", {**model, "type": "notebook"})[0] == 200
+        file = Path(session_files.load("elsewhere").notebook)
+        assert "mine" in file.read_text()
+        server.post(f"/api/contents/{path}/checkpoints", status=201)
+        assert not (file.parent / ".ipynb_checkpoints").exists()
+        assert server.ask("DELETE", f"/api/contents/{path}")[0] == 403
+        assert server.ask("PATCH", f"/api/contents/{path}", {"path": "mine.ipynb"})[0] == 403
+        for outside in (
+            "journal.db",
+            "../elsewhere/journal.db",
+            "..%2f..%2felsewhere%2fjournal.db",
+            "other.ipynb",
+        ):
+            assert server.ask("GET", f"/api/contents/krt-sessions/{outside}")[0] == 404
 
 
 def test_opening_the_notebook_of_a_stopped_session_starts_its_kernel(

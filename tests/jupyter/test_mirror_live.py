@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,14 @@ def opened(server: Server, session: kr.Session) -> Iterator[Page]:
         yield one
 
 
+@pytest.fixture
+def gate(tmp_path: Path) -> Path:
+    """A cell that opens it for reading waits until somebody writes."""
+    path = tmp_path / "gate"
+    os.mkfifo(path)
+    return path
+
+
 def known(server: Server, session: kr.Session) -> None:
     def path() -> Any:
         rows = server.get("/kernel-runtime/api/sessions")
@@ -70,9 +79,7 @@ def saved_cells(server: Server, session: kr.Session) -> list[dict[str, Any]]:
 
 def test_a_new_cell_comes_with_its_output(opened: Page, session: kr.Session, server: Server) -> None:
     execution = session.submit("print('one'); 2", cell_id="two")
-    opened.until(lambda: (opened.cell("two") or {}).get("execution_state") == "idle", what="its end")
-    cell = opened.cell("two")
-    assert cell is not None
+    cell = ended(opened, "two")
     assert cell["source"] == "print('one'); 2"
     assert cell["execution_count"] == 2
     assert [out["output_type"] for out in cell["outputs"]] == ["stream", "execute_result"]
@@ -86,3 +93,118 @@ def test_a_new_cell_comes_with_its_output(opened: Page, session: kr.Session, ser
         return bool(cells) and cells[-1]["id"] == "two" and cells[-1]["outputs"][0]["text"] == ["one\n"]
 
     eventually(saved, what="the room saves it")
+
+
+def test_text_comes_while_it_is_printed_and_a_progress_bar_shows_its_last_state(
+    opened: Page, session: kr.Session, gate: Path
+) -> None:
+    source = (
+        "print('first', flush=True)\n"
+        f"open({str(gate)!r}).read()\n"
+        "for n in range(101): print(f'\\r{n} %', end='', flush=True)\n"
+        "print('\\nend')"
+    )
+    session.submit(source, cell_id="bar")
+    opened.until(lambda: opened.text("bar") == "first\n", what="the first line")
+    cell = opened.cell("bar")
+    assert cell is not None
+    assert cell["execution_state"] == "running"
+    assert cell["metadata"]["kernel_runtime"]["status"] == "running"
+    gate.write_text("on")
+    ended(opened, "bar")
+    assert opened.text("bar") == "first\n100 %\nend\n"
+
+
+def ended(opened: Page, cell_id: str) -> dict[str, Any]:
+    """The cell, once it is told to have ended."""
+
+    def done() -> dict[str, Any] | None:
+        cell = opened.cell(cell_id)
+        outcome = (cell or {}).get("metadata", {}).get("kernel_runtime", {}).get("outcome")
+        return cell if cell is not None and outcome and cell["execution_state"] == "idle" else None
+
+    found = opened.until(done, what=f"the end of {cell_id}")
+    assert found is not None
+    return found
+
+
+def test_streams_displays_and_errors_in_their_order(opened: Page, session: kr.Session) -> None:
+    source = (
+        "import sys\nfrom IPython.display import display, HTML\n"
+        "print('a'); print('b', file=sys.stderr); display(HTML('<b>c</b>')); print('d')\n1/0"
+    )
+    session.execute(source, timeout=60, cell_id="mixed")
+    outputs = ended(opened, "mixed")["outputs"]
+    assert [out["output_type"] for out in outputs] == ["stream", "stream", "display_data", "stream", "error"]
+    assert [out.get("name") for out in outputs] == ["stdout", "stderr", None, "stdout", None]
+    assert outputs[2]["data"]["text/html"] == "<b>c</b>"
+    assert outputs[4]["ename"] == "ZeroDivisionError"
+
+
+def test_clear_output_waits_for_what_comes_next(opened: Page, session: kr.Session) -> None:
+    source = (
+        "from IPython.display import clear_output\n"
+        "for n in range(5):\n    print(n)\n    clear_output(wait=True)\nprint('last')"
+    )
+    session.execute(source, timeout=60, cell_id="cleared")
+    ended(opened, "cleared")
+    assert opened.text("cleared") == "last\n"
+
+
+def test_a_display_is_updated_in_earlier_cells_too(opened: Page, session: kr.Session) -> None:
+    session.execute("h = display('old', display_id='d1')", timeout=60, cell_id="shows")
+    ended(opened, "shows")
+    session.execute("h.update('new')", timeout=60, cell_id="updates")
+
+    def text() -> str:
+        return str((opened.cell("shows") or {})["outputs"][0]["data"]["text/plain"])
+
+    opened.until(lambda: text() == "'new'", what="the update")
+
+
+def test_run_again_it_shows_the_last(opened: Page, session: kr.Session) -> None:
+    for n in range(3):
+        session.execute(f"print({n})", timeout=60, cell_id="again")
+    opened.until(lambda: opened.text("again") == "2\n", what="the last")
+    assert [cell["id"] for cell in opened.cells()].count("again") == 1
+    assert ended(opened, "again")["source"] == "print(2)"
+
+
+def test_a_cell_that_was_edited_and_is_run_with_other_source_leaves_both(
+    opened: Page, session: kr.Session
+) -> None:
+    session.execute("x = 1", timeout=60, cell_id="both")
+    ended(opened, "both")
+    opened.type("both", "x = 1  # by hand")
+    session.execute("x = 2", timeout=60, cell_id="both")
+    opened.until(lambda: len(opened.cells()) == 3, what="the edit in a cell of its own")
+    at = opened.at("both")
+    ran, edit = opened.cells()[at : at + 2]
+    assert ran["source"] == "x = 2"
+    assert edit["source"] == "x = 1  # by hand"
+    assert edit["metadata"]["kernel_runtime"] == {"truth": "not-run", "edit_of": "both"}
+
+
+def test_what_is_typed_on_while_the_cell_runs_stays_in_it(
+    opened: Page, session: kr.Session, gate: Path
+) -> None:
+    opened.add(1, "mine", f"open({str(gate)!r}).read(); 7")
+    source = opened.sources()[1]
+    session.submit(source, cell_id="mine")
+    opened.until(lambda: (opened.cell("mine") or {})["execution_state"] == "running", what="it runs")
+    opened.type("mine", source + "  # and more")
+    gate.write_text("on")
+    cell = ended(opened, "mine")
+    assert cell["source"] == source + "  # and more"
+    assert cell["outputs"][0]["data"]["text/plain"] == "7"
+    assert len(opened.cells()) == 2
+
+
+def test_pages_undo_takes_back_no_output(opened: Page, session: kr.Session) -> None:
+    opened.type("cell-0" if opened.cell("cell-0") else opened.cells()[0]["id"], "'edited'")
+    session.execute("print('stays')", timeout=60, cell_id="stays")
+    ended(opened, "stays")
+    while opened.notebook.undo_manager.can_undo():
+        opened.notebook.undo_manager.undo()
+    assert opened.sources() == ["'before'", "print('stays')"]
+    assert opened.text("stays") == "stays\n"
