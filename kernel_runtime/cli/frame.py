@@ -114,6 +114,14 @@ def run(root: click.Command, argv: list[str]) -> int:
         print("krt: interrupted; nothing in the session was changed by that", file=sys.stderr)
         return 130
     except Exception as error:  # noqa: BLE001 - the last line of defence: told as our bug, with its traceback
+        if isinstance(error, FileNotFoundError) and _is_nowhere():
+            return report.failed(
+                UsageError(
+                    "the directory this was started in is gone, and a path was relative to it",
+                    hint="cd to one that exists",
+                ),
+                as_json=as_json,
+            )
         import traceback
 
         traceback.print_exc()
@@ -122,3 +130,11 @@ def run(root: click.Command, argv: list[str]) -> int:
             hint="a bug in krt: the traceback says where; please report it",
         )
         return report.failed(fault, as_json=as_json)
+
+
+def _is_nowhere() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 - only whether there is one
+    except FileNotFoundError:
+        return True
+    return False

@@ -103,7 +103,7 @@ def _ephemeral(path: Path, kernel: str | None, arguments: list[str]) -> SessionF
     deadline = time.monotonic() + _HANDOVER
     while True:
         with contextlib.suppress(SessionExists):
-            session_files.create(name, kernel=kernel, cwd=Path.cwd(), transport=connection.transport)
+            session_files.create(name, kernel=kernel, cwd=_cwd(), transport=connection.transport)
         try:
             session = session_files.load(name)
             record = ephemeral.Ephemeral(connection_file=str(path), owner=me, arguments=arguments)
@@ -118,6 +118,14 @@ def _ephemeral(path: Path, kernel: str | None, arguments: list[str]) -> SessionF
             hint=f"`krt stop {name}`",
             session=name,
         )
+
+
+def _cwd() -> Path:
+    """Where the kernel runs; the tool that starts it may have removed the place by now, which stops none."""
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        return Path.home()
 
 
 def sweep() -> None:

@@ -89,7 +89,7 @@ def create(
     target = places.session_dir(name)
     if transport not in ("ipc", "tcp"):
         raise UsageError(f"transport {transport!r}", hint="ipc (this host) or tcp (with CurveZMQ)")
-    where = Path(cwd or Path.cwd()).absolute()
+    where = (Path(cwd) if cwd else _here(name)).absolute()
     if not where.is_dir():
         raise UsageError(
             f"session {name}: {where} is not a directory", hint="pass --cwd DIR of an existing directory"
@@ -113,6 +113,16 @@ def create(
     with _storage_faults(name):
         _place(document, target)
     return document
+
+
+def _here(name: str) -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise UsageError(
+            f"session {name}: the directory this was started in is gone",
+            hint="cd to one that exists, or pass --cwd DIR",
+        ) from None
 
 
 def _place(document: SessionFile, target: Path) -> None:

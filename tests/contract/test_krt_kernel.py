@@ -323,3 +323,24 @@ def _reply(client: BlockingKernelClient, msg_id: str) -> dict[str, Any]:
         reply: dict[str, Any] = client.get_shell_msg(timeout=WITHIN)
         if reply["parent_header"]["msg_id"] == msg_id:
             return reply
+
+
+def test_a_tool_that_removed_the_directory_it_starts_kernels_in(tmp_path: Path) -> None:
+    """The stand-in asks where it is after the tool has removed the place (a test's temporary directory, a
+    job's scratch): a stock kernel starts there all the same, and so does ours.
+    """
+    spec = tmp_path / "share" / "jupyter" / "kernels" / "python3" / "kernel.json"
+    document = json.loads(spec.read_text())
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    document["argv"] = ["sh", "-c", 'rmdir "$0"; exec "$@"', str(gone), *document["argv"]]
+    spec.write_text(json.dumps(document))
+    made = KernelManager(kernel_name="python3")
+    made.start_kernel(cwd=str(gone))
+    try:
+        with client_of(made) as client:
+            assert run(client, "print('here')") == ("ok", "here\n")
+        assert not gone.exists()
+    finally:
+        made.shutdown_kernel()
+        made.cleanup_resources()

@@ -11,6 +11,7 @@ import click
 import pytest
 
 from kernel_runtime.cli import COMMANDS, frame, main, report, root
+from kernel_runtime.client import session_files
 from kernel_runtime.errors import HeapLost, KernelStartFailed
 
 DOCS = Path(__file__).parents[3] / "docs" / "cli.md"
@@ -140,6 +141,22 @@ def test_our_own_bug_is_told_as_one(
     assert code == 70
     assert json.loads(out)["error"]["type"] == "InternalFault"
     assert "Traceback" in err
+
+
+def test_a_directory_that_is_gone_is_no_bug_of_ours(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """getcwd fails in a directory that was removed; told as the place it is, on whatever command needs it."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    session_files.create("a", cwd=tmp_path)
+    for words in (["new", "b"], ["export", "a", "x.ipynb"]):
+        code, _, told = run(capsys, *words)
+        assert code == 2
+        assert "is gone" in told
+        assert "Traceback" not in told
 
 
 def test_a_lost_heap_is_shown_as_the_table_of_what_is_lost(capsys: pytest.CaptureFixture[str]) -> None:

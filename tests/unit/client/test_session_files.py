@@ -184,3 +184,15 @@ def test_leftovers_of_killed_commands_are_found_and_are_no_sessions(krt_home: Pa
     (krt_home / "sessions" / ".new-x").mkdir()
     assert overview.leftovers() == [".new-x"]
     assert session_files.names() == ["alice"]
+
+
+def test_a_working_directory_that_is_gone(krt_home: Path, tmp_path: Path, monkeypatch) -> None:
+    """getcwd fails where the directory was removed; that is the caller's place, and no bug of ours."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    with pytest.raises(UsageError, match="is gone"):
+        session_files.create("alice")
+    assert not session_files.exists("alice")
+    assert session_files.create("alice", cwd=tmp_path).cwd == str(tmp_path)
