@@ -45,6 +45,19 @@ def link(serverapp: Any) -> None:
     for trait, ours in MANAGERS.items():
         if trait not in configured and trait not in serverapp._trait_values:  # noqa: SLF001 - set, not defaulted
             setattr(serverapp, trait, ours)
+    _name_terminals(serverapp)
+
+
+def _name_terminals(serverapp: Any) -> None:
+    """Have the sessions' terminals among the server's, where it has some."""
+    point = serverapp.extension_manager.extension_points.get("jupyter_server_terminals")
+    if point is None or point.app is None:
+        return
+    configured = serverapp.config.get("TerminalsExtensionApp", {})
+    if "terminal_manager_class" not in configured:
+        from kernel_runtime.jupyter.terminals import SessionTerminalManager
+
+        point.app.terminal_manager_class = SessionTerminalManager
 
 
 def load(serverapp: Any) -> None:

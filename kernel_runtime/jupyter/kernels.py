@@ -86,7 +86,7 @@ class SessionKernelManager(ServerKernelManager):
         self.incarnation = int(row.get("incarnation") or 0)
         self.execution_state = _STATES.get(str(row.get("state")), "dead")
         self.load_door()
-        if not os.path.exists(self.file.notebook):  # noqa: PTH110 - a look, which needs no thread
+        if not os.path.exists(self.file.notebook):  # noqa: ASYNC240, PTH110 - a look
             await self._write_notebook()
         if not self.ready.done():
             self.ready.set_result(None)
