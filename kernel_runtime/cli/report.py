@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from kernel_runtime.core.evidence import in_words
 from kernel_runtime.errors import HeapLost, KernelRuntimeError
 
 _WIDE = 160
@@ -121,7 +122,7 @@ def cells_table(cells: Sequence[dict[str, Any]], *, limit: int, file: Any = None
             cell["truth"],
             cell.get("outcome") or "",
             source_of(cell),
-            _evidence(cell),
+            in_words(cell),
             (cell.get("execution_id") or "")[:8],
         )
         for cell in cells[:limit]
@@ -131,32 +132,6 @@ def cells_table(cells: Sequence[dict[str, Any]], *, limit: int, file: Any = None
 
 def source_of(cell: dict[str, Any]) -> str:
     return str((cell.get("evidence") or {}).get("source") or cell.get("cell_id") or "")
-
-
-def _evidence(cell: dict[str, Any]) -> str:
-    evidence = cell.get("evidence") or {}
-    parts = []
-    ran, current = evidence.get("ran_in"), evidence.get("current")
-    if ran is not None and (ran != current or cell.get("truth") == "lost"):
-        parts.append(f"ran in incarnation {ran}" + (f", now {current}" if ran != current else ""))
-    if status := evidence.get("status"):
-        parts.append(str(status))
-    if was := evidence.get("was"):
-        parts.append(f"was {was}; the notebook's source differs")
-    for name, change in (evidence.get("changed") or {}).items():
-        by = change.get("by")
-        parts.append(f"{name} was changed " + (f"by {by[:8]}" if by else "outside any execution"))
-    for name, by in (evidence.get("superseded_by") or {}).items():
-        parts.append(f"{name} bound again" + (f" by {by[:8]}" if by else ""))
-    if evidence.get("drifted"):
-        parts.append("drifted: " + ", ".join(evidence["drifted"]))
-    if evidence.get("dynamic"):
-        parts.append("cannot be followed: " + ", ".join(evidence["dynamic"]))
-    if evidence.get("awaiting"):
-        parts.append(f"what {evidence['awaiting'][:8]} did is not known yet")
-    if reason := evidence.get("reason"):
-        parts.append(str(reason))
-    return "; ".join(parts)
 
 
 def count_line(counts: dict[str, int]) -> str:

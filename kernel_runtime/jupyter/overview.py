@@ -20,6 +20,7 @@ from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.core import reconcile
 from kernel_runtime.core.blocked import is_secret
+from kernel_runtime.core.evidence import in_words
 from kernel_runtime.core.execution_view import blocked_document
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.jupyter import identity
@@ -150,7 +151,7 @@ def _document(
             "principal": row.principal if row is not None else None,
             "incarnation": row.incarnation if row is not None else None,
             "evidence": cell.get("evidence") or {},
-            "note": "",
+            "note": in_words(cell),
         }
     return {
         "state": report["state"],
