@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test bench lint docs conformance lock clean setup
+.PHONY: help demo test bench labextension lint docs conformance lock wheel clean setup
 .DELETE_ON_ERROR:
 
 help:  ## what can be made
@@ -29,11 +29,30 @@ test: $(STAMP)  ## all but the slow tests, and those that need a browser
 bench: $(STAMP)  ## measure against stock Jupyter; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks
 
+MODULES := labextension/node_modules/.package-lock.json
+LABEXTENSION := kernel_runtime/jupyter/labextension
+LINK := $(VENV)/share/jupyter/labextensions/@kernel-runtime/lab
+
+$(MODULES): labextension/package-lock.json labextension/package.json
+	cd labextension && npm ci --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+$(LABEXTENSION)/package.json: $(MODULES) labextension/tsconfig.json $(wildcard labextension/src/* labextension/style/*)
+	cd labextension && npm run --silent build
+
+labextension: $(STAMP) $(LABEXTENSION)/package.json  ## the page's part, from npm, linked into .venv
+	@mkdir -p $(dir $(LINK))
+	@ln -sfn $(CURDIR)/$(LABEXTENSION) $(LINK)
+
 lint: $(STAMP)  ## ruff, layers, types
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/mypy
+ifneq ($(or $(CI),$(wildcard $(MODULES))),)
+	$(MAKE) --no-print-directory $(MODULES)
+	cd labextension && npm run --silent check && npm run --silent test
+endif
 
 docs: $(STAMP)  ## every link resolves, every command is documented
 	$(BIN)/python -m pytest tests/docs
@@ -44,6 +63,11 @@ conformance: $(STAMP)  ## other people's suites, ours against stock
 lock: $(STAMP)  ## compile requirements/*.txt anew
 	requirements/lock.sh $(CURDIR)/$(BIN)/pip-compile
 
+wheel: $(STAMP) labextension  ## dist/, the page's part in it
+	rm -f dist/*.whl
+	$(BIN)/python -m build --no-isolation --wheel --outdir dist .
+
 clean:  ## remove what was made here
+	rm -rf labextension/node_modules labextension/lib $(LABEXTENSION)
 	rm -rf $(VENV) .conformance .bench .lab-screenshots build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

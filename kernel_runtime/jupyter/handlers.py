@@ -164,6 +164,8 @@ class ExecuteHandler(ApiHandler):
             raise UsageError("an execution without source", hint="`source` is the cell's text")
         how = {name: body[name] for name in ("stop_on_error", "store_history", "silent") if name in body}
         line = self.line(kernel_id, str(body.get("client") or ""))
+        if body.get("after"):
+            await _not_after_a_failure(line, str(body["after"]))
         execution = await line.submit(
             source,
             key=str(body["key"]) if body.get("key") else None,
@@ -180,6 +182,17 @@ class ExecuteHandler(ApiHandler):
                 "recorded": execution.recorded,
                 "cursor": execution.cursor,
             }
+        )
+
+
+async def _not_after_a_failure(line: AsyncSession, before: str) -> None:
+    """Refuse what a page queued behind a cell that has failed since: its word of that is under way."""
+    row = await line.peek(before)
+    if row.status == "done" and row.outcome != "ok":
+        raise Refused(
+            f"session {line.name}: the cell before it ended in {row.outcome}; nothing was run",
+            hint="run it by itself if it is to run all the same",
+            after=before,
         )
 
 

@@ -6,7 +6,7 @@ import type { ISessionContext, ISessionContextDialogs } from '@jupyterlab/apputi
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { Widget } from '@lumino/widgets';
 
-import type { Refusal } from './api';
+import type { Refusal } from './errors';
 import type { LossReport, Overview } from './model';
 import type { Sessions } from './sessions';
 import { bytes, countsOf, worst } from './text';

@@ -9,8 +9,8 @@
  * Not promised: that the page learns of an end while the server is away. The cell goes on, and the document
  * has its outputs when the server is back.
  */
-import { Refusal, Unreachable } from './api';
 import type { ExecuteRequest } from './api';
+import { Refusal, Unreachable } from './errors';
 import type { Accepted, ExecutionState } from './model';
 
 /** What became of a cell; `dropped` was never sent. */
@@ -93,6 +93,10 @@ export class Queue {
             continue;
           }
           return this._failed({ kind: 'dropped' });
+        }
+        if (error instanceof Refusal && error.fields.after !== undefined) {
+          // the one before it has failed, and the wait for that one is about to say so
+          return { kind: 'dropped' };
         }
         return this._failed(
           error instanceof Refusal

@@ -7,7 +7,7 @@ import * as React from 'react';
 import { Answer, whoAsks } from './answer';
 import type { Overview } from './model';
 import type { Feed } from './sessions';
-import { badness, bytes, countsOf, evidence, fine, resource, titleOfCell } from './text';
+import { badness, bytes, countsOf, evidence, fine, reason, resource, titleOfCell, underWay } from './text';
 
 /** What buttons do outside the panel. */
 export interface Deeds {
@@ -120,7 +120,7 @@ function Button(props: {
 
 function State({ overview, feed, deeds, trans }: Props): React.ReactElement {
   const cells = countsOf(overview.counts);
-  const why = evidence(overview.why);
+  const why = reason(overview.why, iso => new Date(iso).toLocaleTimeString());
   return (
     <section className="krt-Section" data-krt-section="state" data-krt-state={overview.state}>
       <h2>{overview.session}</h2>
@@ -229,7 +229,7 @@ function Loss({ overview, feed, deeds, trans }: Props): React.ReactElement {
 
 function NotLive({ overview, deeds, trans }: Props): React.ReactElement {
   const rows = Object.entries(overview.cells)
-    .filter(([, cell]) => !fine(cell.truth))
+    .filter(([, cell]) => !fine(cell.truth) && !underWay(cell))
     .sort(([, a], [, b]) => badness(a.truth) - badness(b.truth));
   const rest = fine(overview.default_truth) ? 0 : (overview.counts[overview.default_truth] ?? 0);
   return (
@@ -247,7 +247,7 @@ function NotLive({ overview, deeds, trans }: Props): React.ReactElement {
           row={([id, cell]) => (
             <li key={id} data-krt-cell={id} data-krt-truth={cell.truth}>
               <Truth truth={cell.truth} why={titleOfCell(cell)} /> <Cell id={id} deeds={deeds} />
-              <div className="krt-quiet">{evidence(cell.evidence)}</div>
+              <div className="krt-quiet">{cell.note}</div>
             </li>
           )}
         />

@@ -10,7 +10,7 @@ import type { ISignal } from '@lumino/signaling';
 import { Token } from '@lumino/coreutils';
 
 import type { Api } from './api';
-import { Refusal } from './api';
+import { Refusal } from './errors';
 import type { Overview } from './model';
 
 export const ISessions = new Token<Sessions>(

@@ -88,6 +88,10 @@ export interface Badge {
  * for cells that ran. `live` needs no words.
  */
 export function badgeOf(cell: CellTruth | undefined, ran: Ran, overview: Overview | null): Badge {
+  if (cell && underWay(cell)) {
+    // its prompt says so already; there is no verdict yet
+    cell = { ...cell, truth: 'live', note: '' };
+  }
   const executed = Boolean(ran.execution_id ?? cell?.execution_id);
   const truth = cell?.truth ?? (executed && overview ? overview.default_truth : '');
   const who = cell?.principal ?? ran.principal ?? '';
@@ -96,12 +100,44 @@ export function badgeOf(cell: CellTruth | undefined, ran: Ran, overview: Overvie
   return { truth: shown, principal, title: titleOf(shown, cell, who, ran) };
 }
 
+/** It is queued, runs, or waits for input. */
+export function underWay(cell: CellTruth): boolean {
+  const { status } = cell.evidence;
+  return cell.truth === 'unknown' && (status === 'queued' || status === 'running' || status === 'blocked');
+}
+
+/** Why the session is in its state, in a line. */
+export function reason(why: Record<string, unknown>, clock: (iso: string) => string): string {
+  const { principal, source, started_at, queued, blocked, kind, activity, names, evidence: found, ...rest } = why;
+  const parts: string[] = [];
+  if (typeof source === 'string' && typeof principal === 'string') {
+    const since = typeof started_at === 'string' ? ` since ${clock(started_at)}` : '';
+    parts.push(`${source} (${principal}${since})`);
+  }
+  if (typeof queued === 'number' && queued > 0) {
+    parts.push(`${queued} queued`);
+  }
+  const doing = (activity as { doing?: unknown } | undefined)?.doing;
+  if (typeof doing === 'string' && !blocked) {
+    parts.push(doing);
+  }
+  if (typeof kind === 'string') {
+    parts.push([kind, evidence(rest)].filter(Boolean).join(': '));
+  }
+  if (parts.length === 0) {
+    delete rest.execution_id;
+    delete rest.processes;
+    parts.push(evidence(rest));
+  }
+  return parts.join(' · ');
+}
+
 function titleOf(truth: string, cell: CellTruth | undefined, who: string, ran: Ran): string {
   const lines: string[] = [];
   if (truth) {
     lines.push(`${truth}: ${MEANING[truth] ?? ''}`.replace(/: $/, ''));
   }
-  const because = evidence(cell?.evidence ?? {});
+  const because = cell?.note;
   if (because) {
     lines.push(because);
   }
@@ -125,10 +161,16 @@ const MEANING: Record<string, string> = {
   'not-run': 'it has not run in this session'
 };
 
-/** Evidence, shortened to a line: names and reasons, no digests. */
+/** For programs: digests, and places in the journal. */
+const FOR_PROGRAMS = /(^|_)(digest|as_of|shown|seq|entry)$/;
+
+/** Evidence of a name, resource or claim in a line; a cell's is put into words by the server. */
 export function evidence(found: Record<string, unknown>): string {
   const parts: string[] = [];
   for (const [key, value] of Object.entries(found)) {
+    if (FOR_PROGRAMS.test(key)) {
+      continue;
+    }
     if (typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean') {
       parts.push(`${key}: ${value}`);
     } else if (Array.isArray(value)) {
