@@ -127,7 +127,7 @@ class Site:
     def keys(self, name: str) -> list[str]:
         """Of all that was ever queued in the session, in order."""
         entries = map(json.loads, self.inside("sessions", "krt", "log", name, "--json").splitlines())
-        return [entry["key"] for entry in entries if entry["kind"] == "ExecutionQueued"]
+        return [entry["fact"]["key"] for entry in entries if entry["kind"] == "ExecutionQueued"]
 
     def healthy(self, service: str) -> None:
         eventually(
