@@ -1,6 +1,6 @@
 """Where things lie: KRT_HOME for what lasts, KRT_RUNTIME_DIR for sockets.
 
-    KRT_HOME/sessions/NAME/session.json      identity, written once
+    KRT_HOME/sessions/NAME/session.json      identity, replaced as a whole
                           /journal.db        (+ -wal, -shm)
                           /notebook.ipynb    unless the session names another file
                           /kernel.json       the living kernel: process identity, connection, incarnation

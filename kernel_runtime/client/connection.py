@@ -41,6 +41,7 @@ RESENDABLE = frozenset(
         "claim",
         "claims",
         "hold_notebook",
+        "notebook_moved",
         "probe",
         "process_tail",
         "process_wait",

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
 from kernel_runtime import process
+from kernel_runtime.client import session_files
 from kernel_runtime.client.connection import ControlLine
+from kernel_runtime.client.session_files import SessionFile
+from kernel_runtime.errors import SupervisorFault
 
 
 class Held(Struct, frozen=True, kw_only=True):
@@ -29,6 +35,7 @@ class NotebookCalls:
     """Methods of a session that are about its notebook file."""
 
     _line: ControlLine
+    file: SessionFile
 
     async def hold_notebook(
         self, holder: str, *, seconds: float, flush: bool = False, revive: bool = True
@@ -59,6 +66,26 @@ class NotebookCalls:
         """
         reply = await self._line.request("release_notebook", {"holder": holder}, revive=False)
         return bool(reply["released"])
+
+    async def move_notebook(self, path: str | Path) -> None:
+        """Another file is the notebook from now on: the old one, renamed, which whoever calls has done.
+
+        Raises:
+            StorageFault: it cannot be written down; the notebook is what it was.
+        """
+        self.file = session_files.move_notebook(self.file.name, path)
+        with _gone_is_well():
+            await self._line.request("notebook_moved", revive=False)
+
+
+@contextmanager
+def _gone_is_well() -> Iterator[None]:
+    """No supervisor is as well: the next one reads what was written down."""
+    try:
+        yield
+    except SupervisorFault as fault:
+        if not fault.fields.get("gone"):
+            raise
 
 
 def _me() -> dict[str, Any]:

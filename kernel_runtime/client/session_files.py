@@ -1,6 +1,7 @@
 """The directory of a session: made, listed and removed without a supervisor.
 
-A session exists when its directory holds `session.json`, which is written once and never changed.
+A session exists when its directory holds `session.json`. Who it is never changes; where its notebook lies
+may, by `move_notebook`, which replaces the file as a whole.
 It is made under another name and renamed into place, so that of any number of callers exactly one
 creates it and nobody ever sees half of one. What the directory holds besides is listed in `places`.
 """
@@ -37,7 +38,7 @@ DEFAULT_KERNEL = "python3"
 
 
 class SessionFile(Struct, frozen=True, kw_only=True):
-    """`session.json`: who the session is. Never rewritten."""
+    """`session.json`: who the session is."""
 
     session_id: str
     name: str
@@ -131,11 +132,7 @@ def _place(document: SessionFile, target: Path) -> None:
     draft = target.parent / f".new-{document.session_id}"
     draft.mkdir(mode=0o700)
     try:
-        fd = os.open(draft / "session.json", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(fd, "wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        _write_document(draft / "session.json", document)
         _sync_directory(draft)
         try:
             # rename(2) replaces an empty directory only, and a session's is never empty
@@ -147,6 +144,37 @@ def _place(document: SessionFile, target: Path) -> None:
         _sync_directory(target.parent)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
+
+
+def move_notebook(name: str, notebook: str | Path) -> SessionFile:
+    """Have another file be the session's notebook; whoever calls has put it there, and tells the supervisor.
+
+    Raises:
+        NoSuchSession: none of that name.
+        StorageFault: it cannot be written; nothing was changed.
+    """
+    session = load(name)
+    draft = session.directory / f".session-{uuid.uuid4().hex}"
+    with _storage_faults(name):
+        lock = os.open(session.directory / "spawn.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            moved = msgspec.structs.replace(load(name), notebook=str(Path(notebook).absolute()))
+            _write_document(draft, moved)
+            draft.rename(session.directory / "session.json")
+            _sync_directory(session.directory)
+        finally:
+            draft.unlink(missing_ok=True)
+            os.close(lock)
+    return moved
+
+
+def _write_document(path: Path, document: SessionFile) -> None:
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(fd, "wb") as file:
+        file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def _sync_directory(path: Path) -> None:

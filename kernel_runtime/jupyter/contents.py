@@ -9,6 +9,7 @@ have their checkpoints under KRT_HOME. A real directory of that name in the serv
 from __future__ import annotations
 
 import os
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,12 @@ from traitlets import default
 from kernel_runtime import places
 
 FOLDER = "krt-sessions"
+
+Renaming = Callable[[str, str, Callable[[], Awaitable[None]]], Awaitable[None]]
+
+
+async def _only_rename(_old: str, _new: str, rename: Callable[[], Awaitable[None]]) -> None:
+    await rename()
 
 
 class SessionCheckpoints(AsyncFileCheckpoints):
@@ -42,6 +49,8 @@ class SessionContentsManager(AsyncLargeFileManager):
         super().__init__(**kwargs)
         self.outside: dict[str, Path] = {}
         """session name to the notebook file, of those outside the served directory"""
+        self.renaming: Renaming = _only_rename
+        """called with old path, new path, and what renames the file: sessions go with their notebooks"""
 
     @default("checkpoints_class")
     def _checkpoints_of_ours(self) -> type:
@@ -154,8 +163,12 @@ class SessionContentsManager(AsyncLargeFileManager):
 
     async def rename_file(self, old_path: str, new_path: str) -> None:
         for path in (old_path, new_path):
-            self._refuse(path, "renamed or moved: its place is part of the session")
-        await super().rename_file(old_path, new_path)
+            self._refuse(path, "renamed or moved here: move it into the served directory")
+
+        async def rename() -> None:
+            await super(SessionContentsManager, self).rename_file(old_path, new_path)
+
+        await self.renaming(old_path.strip("/"), new_path.strip("/"), rename)
 
     def _refuse(self, path: str, what: str) -> None:
         if self.in_folder(path):

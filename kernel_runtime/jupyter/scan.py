@@ -8,12 +8,17 @@ that was detached here stays so until it is opened. A session that cannot be att
 from __future__ import annotations
 
 import asyncio
+import uuid
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from kernel_runtime.client import session_files, spawn
+from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.client.session_files import SessionFile
-from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.errors import KernelRuntimeError, SupervisorFault
+from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import AttachedSession, kernel_id_of
 from kernel_runtime.jupyter.contents import SessionContentsManager
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
@@ -32,10 +37,12 @@ class Scan:
         self._contents = contents
         self._log = log
         self._files: dict[str, tuple[int, SessionFile]] = {}
-        """by name, with the inode of session.json, which is written once"""
+        """by name, with the inode of session.json, which is replaced as a whole"""
         self._told: dict[str, str] = {}
         self._task: asyncio.Task[None] | None = None
         kernels.know = self.know
+        if isinstance(contents, SessionContentsManager):
+            contents.renaming = self._renaming
 
     async def start(self) -> None:
         """Attach all that run; returns when that is done."""
@@ -131,6 +138,29 @@ class Scan:
             self._rows.drop_rows(known.kernel_id)
         await self._kernels.clients.forget(known.session_id)
 
+    async def _renaming(self, old: str, new: str, rename: Callable[[], Awaitable[None]]) -> None:
+        """Rename a file or directory in the served one; a notebook in it stays its session's."""
+        there = [one for one in self._kernels.attached.all() if one.path and _is_at(one.path, old)]
+        lines = [(one, self._kernels.clients.client_for(one.name, identity.SERVER)) for one in there]
+        holder = f"rename-{uuid.uuid4().hex}"
+        held: list[AsyncSession] = []
+        for _, line in lines:
+            with suppress(SupervisorFault):  # none lives, so none writes
+                if (await line.hold_notebook(holder, seconds=10, revive=False)).held:
+                    held.append(line)
+        try:
+            await rename()
+            for one, line in lines:
+                path = new + str(one.path)[len(old) :]
+                await line.move_notebook(Path(self._contents.root_dir) / path)
+                if self._rows is not None:
+                    self._rows.move_row(one.kernel_id, str(one.path), path)
+                self.know(line.file)
+        finally:
+            for line in held:
+                with suppress(SupervisorFault):
+                    await line.release_notebook(holder)
+
     def know(self, file: SessionFile) -> None:
         """Put it into the table, and its row beside it."""
         kernel_id = kernel_id_of(file.session_id)
@@ -174,3 +204,8 @@ class Scan:
         if self._told.get(name) != what:
             self._told[name] = what
             self._log.warning("kernel_runtime: session %s: %s", name or "?", what)
+
+
+def _is_at(path: str, place: str) -> bool:
+    """Whether a path is that one or lies under it."""
+    return path == place or path.startswith(f"{place}/")

@@ -54,6 +54,13 @@ class SessionRowManager(SessionManager):
                 ),
             )
 
+    def move_row(self, kernel_id: str, old: str, new: str) -> None:
+        """Its notebook is at another path; the page that renamed it says so too, a moment later."""
+        self.cursor.execute(
+            "UPDATE session SET path=?, name=? WHERE path=? AND kernel_id=?",
+            (new, Path(new).name, old, kernel_id),
+        )
+
     def drop_rows(self, kernel_id: str) -> None:
         """Forget every row of a kernel that is no longer one of the server's."""
         self.cursor.execute("DELETE FROM session WHERE kernel_id=?", (kernel_id,))

@@ -62,6 +62,11 @@ class NotebookKeeper:
         self._timer = None
         self._wanted.set()
 
+    def move(self, path: Path) -> None:
+        """The file has been renamed to that, as it was."""
+        with self._lock:
+            self._path = self._file.path = path
+
     def write_now(self) -> None:
         """Bring the file up to date before anything else happens, unless it is somebody else's to write."""
         self._forget_timer()

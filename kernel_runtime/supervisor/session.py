@@ -48,7 +48,7 @@ from kernel_runtime.supervisor.recorder import KRT_MSG, Recorder
 from kernel_runtime.supervisor.recover import queued_fact, recover
 from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
-from kernel_runtime.supervisor.shell import Shell
+from kernel_runtime.supervisor.shell import Shell, Token
 from kernel_runtime.supervisor.terminals import Terminals
 from kernel_runtime.supervisor.tty.watch import TerminalWatch
 from kernel_runtime.supervisor.world import World
@@ -173,6 +173,7 @@ class Supervisor:
         self.claims = Claims(self)
         self.handoffs = Handoffs(self)
         self.notebook_lease = NotebookLease(self)
+        self.rpc.register({"notebook_moved": self._notebook_moved})
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(
             {
@@ -183,6 +184,15 @@ class Supervisor:
             }
         )
         self.shell.on_change.append(self._changed)
+
+    def _notebook_moved(
+        self, _principal: str, _args: dict[str, Any], token: Token, _request: Message
+    ) -> None:
+        """Whoever renamed the file has written it into session.json: nobody else is believed."""
+        notebook = read_identity(self.directory).notebook
+        self.identity = msgspec.structs.replace(self.identity, notebook=notebook)
+        self.notebooks.move(Path(notebook))
+        token.respond({"notebook": notebook})
 
     # -- start
 

@@ -45,7 +45,7 @@ class Suite:
     package: str = ""
     """whose suite it is, where that is not its name"""
     plugin: str = ""
-    """what ours is: this pytest plugin, instead of our kernelspec"""
+    """what ours is: this pytest plugin beside us, instead of our kernelspec"""
 
     @property
     def of(self) -> str:
@@ -122,7 +122,7 @@ def run(suite: Suite, python: Path, jupyter_path: Path | None) -> dict[str, str]
     ours = jupyter_path is not None
     with _environment(None if suite.plugin else jupyter_path) as env:
         if ours and suite.plugin:
-            env |= {"PYTHONPATH": str(ROOT), "PYTEST_PLUGINS": suite.plugin}
+            env |= {"PYTHONPATH": str(HERE), "PYTEST_PLUGINS": suite.plugin}
         outcomes = _pytest(suite, python, suite.tests, env)
         failed = [test for test, outcome in outcomes.items() if outcome == FAILED]
         if 0 < len(failed) <= _ALONE:

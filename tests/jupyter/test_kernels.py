@@ -196,3 +196,27 @@ def test_other_kernels_are_stock(server: Server) -> None:
 
 def _opening(path: str, kernel: str = "python3") -> dict[str, Any]:
     return {"path": path, "name": path, "type": "notebook", "kernel": {"name": kernel}}
+
+
+def test_a_notebook_that_is_renamed_in_a_page_stays_its_sessions(server: Server, session: kr.Session) -> None:
+    row = _row(server, session)
+    session.execute("x = 1")
+    (server.root / "deep").mkdir(exist_ok=True)
+    new = f"deep/renamed-{session.name}.ipynb"
+    assert server.ask("PATCH", f"/api/contents/{row['path']}", {"path": new})[0] == 200
+    assert server.rows()[new]["id"] == row["id"]
+    assert (
+        server.ask("PATCH", f"/api/sessions/{row['id']}", {"path": new, "name": new, "type": "notebook"})[0]
+        == 200
+    )
+    assert Path(session.row()["notebook"]) == server.root / new
+    session.execute("y = 2")
+    eventually(lambda: "y = 2" in (server.root / new).read_text(), what="the supervisor writes the new file")
+    # a directory above it
+    assert server.ask("PATCH", "/api/contents/deep", {"path": "elsewhere"})[0] == 200
+    session.execute("z = 3")
+    moved = server.root / f"elsewhere/renamed-{session.name}.ipynb"
+    eventually(lambda: "z = 3" in moved.read_text(), what="it goes with its directory")
+    assert not (server.root / row["path"]).exists()
+    assert not (server.root / "deep").exists()
+    assert [path for path in server.rows() if session.name in path] == [f"elsewhere/{moved.name}"]
