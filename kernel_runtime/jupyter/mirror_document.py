@@ -7,6 +7,7 @@ no page's undo takes it for its own.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -129,6 +130,13 @@ class SharedNotebook:
     def all_of(self, cell_id: str) -> list[CellMap]:
         return [self._maps[at] for at, one in enumerate(self.ids) if one == cell_id]
 
+    def replace_source(self, cell: CellMap, source: str) -> None:
+        """Put another text in place of all of it: what somebody types meanwhile is not mixed into it."""
+        text: Text = cell["source"]
+        with self.write():
+            text.clear()
+            text += source
+
     def set_source(self, cell_id: str, source: str) -> None:
         """Change what differs, so that a cursor elsewhere in the text stays where it is."""
         with self.write():
@@ -176,6 +184,43 @@ class SharedNotebook:
                     written += sum(map(_weight, step.outputs))
         return written
 
+    def become(self, content: dict[str, Any]) -> None:
+        """Change what differs, and leave cells that are the same as they are."""
+        now = {cell["id"]: cell for cell in self.content()["cells"]}
+        wanted = {cell["id"]: cell for cell in content["cells"]}
+        staying = _longest_in_order([cell_id for cell_id in self.ids if cell_id in wanted], list(wanted))
+        for at in range(len(self.ids) - 1, -1, -1):
+            cell_id = self.ids[at]
+            if cell_id not in staying or now[cell_id]["cell_type"] != wanted[cell_id]["cell_type"]:
+                self.remove(at)
+        for at, (cell_id, cell) in enumerate(wanted.items()):
+            if at >= len(self.ids) or self.ids[at] != cell_id:
+                self.insert(at, cell)
+            elif now[cell_id] != cell:
+                self._update(cell_id, now[cell_id], cell)
+        metadata = self._metadata()
+        before = self.metadata()
+        for key in before.keys() | content["metadata"].keys():
+            if key not in content["metadata"]:
+                with self.write():
+                    del metadata[key]
+            elif before.get(key) != content["metadata"][key]:
+                self.set_metadata(key, content["metadata"][key])
+
+    def _update(self, cell_id: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+        cell = self.cells[cell_id]
+        if before["source"] != after["source"]:
+            self.set_source(cell_id, after["source"])
+        gone = dict.fromkeys(before["metadata"].keys() - after["metadata"].keys())
+        values: dict[str, Any] = {
+            key: after[key]
+            for key in ("execution_count", "attachments")
+            if key in after and before.get(key) != after[key]
+        }
+        self.set_values(cell, values, {**after["metadata"], **gone})
+        if after["cell_type"] == "code":
+            self.set_outputs(cell, after["outputs"], before["outputs"])
+
     # following
 
     def _metadata(self) -> Map[Any]:
@@ -221,6 +266,25 @@ class SharedNotebook:
                 left = self.all_of(cell_id)
                 if left:
                     self.cells[cell_id] = left[0]
+
+
+def _longest_in_order(ids: list[str], wanted: list[str]) -> set[str]:
+    """The most of `ids` that can stay where they are while the others move."""
+    place = {cell_id: at for at, cell_id in enumerate(wanted)}
+    ends: list[int] = []
+    last: list[str] = []
+    before: dict[str, str | None] = {}
+    for cell_id in dict.fromkeys(ids):
+        at = bisect_left(ends, place[cell_id])
+        before[cell_id] = last[at - 1] if at else None
+        ends[at : at + 1] = [place[cell_id]]
+        last[at : at + 1] = [cell_id]
+    found: set[str] = set()
+    one = last[-1] if last else None
+    while one is not None:
+        found.add(one)
+        one = before[one]
+    return found
 
 
 def _shared(output: Output) -> Map[Any]:

@@ -82,13 +82,16 @@ class Writer:
             if state:
                 self._mark_waiting(execution_id)
             return
-        if state or self._settled.get(shown.cell_id) != execution_id:
-            cell = self._settle(shown)
-        else:
-            cell = self._notebook.cells.get(shown.cell_id)
+        metadata: dict[str, Any] = {}
+        settle = state or self._settled.get(shown.cell_id) != execution_id
+        cell = self._settle(shown, metadata) if settle else self._notebook.cells.get(shown.cell_id)
         if cell is None or cell.get("cell_type") != "code":
             return
         written = self._notebook.set_outputs(cell, shown.outputs, self._applied.get(execution_id))
+        if settle:
+            # after the outputs: what is told to have ended is complete
+            values = {"execution_count": shown.execution_count, "execution_state": shown.state}
+            self._notebook.set_values(cell, values, {**shown.metadata, **metadata})
         if shown.execution.status == "done":
             self._forget(execution_id)
             return
@@ -117,8 +120,11 @@ class Writer:
 
     # cells
 
-    def _settle(self, shown: Shown) -> CellMap | None:
-        """The cell with its place, source and metadata; None where people took it out."""
+    def _settle(self, shown: Shown, metadata: dict[str, Any]) -> CellMap | None:
+        """The cell in its place and with its source; None where people took it out.
+
+        `metadata` gets what its metadata needs beside the journal's.
+        """
         cell_id, execution_id = shown.cell_id, shown.execution.execution_id
         self.new.add(cell_id)
         cell = self._notebook.cells.get(cell_id)
@@ -136,15 +142,12 @@ class Writer:
             self._notebook.insert(self._place(shown), shown.cell(), state=shown.state)
             return self._notebook.cells[cell_id]
         self._settled[cell_id] = execution_id
-        metadata = shown.metadata
         before = self._notebook.cell_metadata(cell)
         if not _shows(before, execution_id):
             self._settle_source(shown, cell, before)
             if not shown.execution.principal.startswith("human:") and before.get("trusted"):
                 # who trusted what it showed did not see this
                 metadata["trusted"] = False
-        values = {"execution_count": shown.execution_count, "execution_state": shown.state}
-        self._notebook.set_values(cell, values, metadata)
         return cell
 
     def _settle_source(self, shown: Shown, cell: CellMap, metadata: dict[str, Any]) -> None:
@@ -157,7 +160,7 @@ class Writer:
             if based_on in {None, ran}:
                 return
             self._keep_beside(shown.cell_id, source, metadata)
-        self._notebook.set_source(shown.cell_id, shown.source)
+        self._notebook.replace_source(cell, shown.source)
 
     def _keep_beside(self, cell_id: str, source: str, metadata: dict[str, Any]) -> None:
         """People's text and the journal's both changed: people's gets a cell of its own."""

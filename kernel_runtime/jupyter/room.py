@@ -16,6 +16,7 @@ from typing import Any, Protocol
 from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
 from jupyter_server_ydoc.utils import LogLevel, OutOfBandChanges  # type: ignore[import-untyped]
 from jupyter_ydoc import YNotebook
+from pycrdt.store import YDocNotFound
 
 
 class Keeper(Protocol):
@@ -23,6 +24,9 @@ class Keeper(Protocol):
 
     async def before_load(self) -> None:
         """The file is about to be read."""
+
+    def reconcile(self, content: dict[str, Any]) -> None:
+        """The document was kept from when it was last open, and the file holds this."""
 
     def loaded(self) -> None:
         """The document holds what the file held."""
@@ -44,15 +48,39 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
     """Made of a stock room by `adopt`."""
 
     keeper: Keeper
+    ready: bool
 
     async def initialize(self) -> None:
         if self.ready:
             return
         await self.keeper.before_load()
-        await super().initialize()
-        if self._document_load_progressively:
-            await self._document_progressively_loaded
+        if not await self._read_store():
+            await super().initialize()
+            if self._document_load_progressively:
+                await self._document_progressively_loaded
+        else:
+            content = await self.read_file()
+            async with self._update_lock:
+                self.keeper.reconcile(content)
+                await self.ystore.encode_state_as_update(self.ydoc)
+                self.ready = True
+            self._emit(LogLevel.INFO, "initialize", "Room initialized")
         self.keeper.loaded()
+
+    async def _read_store(self) -> bool:
+        """Whether the document was kept from when it was last open; then it holds that now."""
+        if self.ystore is None:
+            return False
+        async with self.ystore.start_lock:
+            if not self.ystore.started.is_set():
+                self.create_task(self.ystore.start())
+                await self.ystore.started.wait()
+        async with self._update_lock:
+            try:
+                await self.ystore.apply_updates(self.ydoc)
+            except YDocNotFound:
+                return False
+        return True
 
     def _on_document_change(self, target: str, event: Any) -> None:
         if not self._update_lock.locked():

@@ -11,6 +11,7 @@ from typing import Any
 
 from kernel_runtime.core.projection import source_digest
 from kernel_runtime.notebook.document import joined
+from kernel_runtime.notebook.ids import derived_id, is_valid
 from kernel_runtime.notebook.merge import OURS
 
 
@@ -22,6 +23,20 @@ def as_saved(content: dict[str, Any], ran: Container[str]) -> dict[str, Any]:
         "cells": [_cell(cell, known=cell.get("id") in ran) for cell in content["cells"]],
         "metadata": metadata,
     }
+
+
+def with_ids(content: dict[str, Any]) -> dict[str, Any]:
+    """A file's content with one id for each cell, as `notebook.merge` gives them, and texts in one piece."""
+    cells: list[dict[str, Any]] = []
+    given = {cell["id"] for cell in content["cells"] if is_valid(cell.get("id"))}
+    used: set[str] = set()
+    for position, cell in enumerate(content["cells"]):
+        cell_id, source = cell.get("id"), joined(cell.get("source"))
+        if not isinstance(cell_id, str) or not is_valid(cell_id) or cell_id in used:
+            cell_id = derived_id(position, str(cell.get("cell_type")), source, given | used)
+        used.add(cell_id)
+        cells.append({**cell, "id": cell_id, "source": source, "metadata": cell.get("metadata") or {}})
+    return {**content, "cells": cells}
 
 
 def _cell(cell: dict[str, Any], *, known: bool) -> dict[str, Any]:

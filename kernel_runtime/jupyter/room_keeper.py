@@ -13,13 +13,16 @@ import logging
 import time
 import uuid
 from contextlib import suppress
+from typing import Any
 
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.jupyter.mirror_document import SharedNotebook
 from kernel_runtime.jupyter.mirror_follow import Follow
 from kernel_runtime.jupyter.room import SessionRoom
-from kernel_runtime.jupyter.room_content import as_saved
+from kernel_runtime.jupyter.room_base import KeptBase
+from kernel_runtime.jupyter.room_content import as_saved, with_ids
+from kernel_runtime.jupyter.room_merge import Base, Side, base_of, merge
 
 log = logging.getLogger("kernel_runtime.jupyter")
 
@@ -54,6 +57,9 @@ class RoomKeeper:
         """people changed something that is not saved"""
         self._not_before = 0.0
         self._told = False
+        self._base: Base | None = None
+        """what document and file last had in common"""
+        self._bases = KeptBase(session.file.directory)
         self._left = False
 
     def keep(self, room: SessionRoom) -> None:
@@ -68,8 +74,14 @@ class RoomKeeper:
         except TimeoutError:
             log.warning("session %s: its notebook opens before it is up to date", self.session.name)
 
+    def reconcile(self, content: dict[str, Any]) -> None:
+        assert self._notebook is not None
+        self._merge_in(content, self._bases.read(self._notebook), derived="file")
+
     def loaded(self) -> None:
         assert self._notebook is not None
+        if self._base is None:
+            self._base = base_of(self._notebook.content())
         self._follow = Follow(self.session, self._notebook, self._tell)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._follow.run()), loop.create_task(self._renew())]
@@ -194,6 +206,8 @@ class RoomKeeper:
                     self._follow.settle()
                 content = as_saved(notebook.content(), self._follow.ran if self._follow is not None else ())
                 if await room.write_file(content):
+                    self._base = base_of(content)
+                    self._bases.write(notebook, self._base)
                     break
                 await self._merge()
         except Exception as error:  # noqa: BLE001 - whatever a contents manager raises is told to people, as a stock room does
@@ -205,7 +219,24 @@ class RoomKeeper:
     async def _merge(self) -> None:
         """Take in what somebody else made of the file."""
         assert self._room is not None
-        await self._room.read_file()
+        if self.holds:
+            with suppress(KernelRuntimeError):  # without a supervisor what the file says is taken as it is
+                await self.session.hold_notebook(
+                    self._holder, seconds=LEASE, flush=True, revive=not self._was_stopped()
+                )
+        self._merge_in(await self._room.read_file(), self._base)
+
+    def _merge_in(self, content: dict[str, Any], base: Base | None, *, derived: Side = "document") -> None:
+        assert self._notebook is not None
+        merged = merge(base, self._notebook.content(), with_ids(content), derived=derived)
+        self._notebook.become(merged.content)
+        self._base = base_of(content)
+        for note in merged.notes:
+            self._tell(note)
+        if merged.ahead:
+            self._edited = True
+            self._unsaved_since(time.monotonic())
+            self._plan()
 
     def _tell(self, note: str) -> None:
         if self._room is not None:

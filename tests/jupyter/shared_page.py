@@ -6,19 +6,24 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 import websocket
 from jupyter_ydoc import YNotebook
 from pycrdt import (
     Doc,
+    Subscription,
     YMessageType,
+    YSyncMessageType,
     create_sync_message,
     create_update_message,
     handle_sync_message,
 )
 
+import kernel_runtime as kr
 from tests.jupyter.server import TOKEN, Server
+from tests.support import eventually
 
 T = TypeVar("T")
 
@@ -37,16 +42,19 @@ class Page:
         self.updates = 0
         """heard"""
         self._applying = False
+        self._synced = False
         self._socket = websocket.create_connection(
             f"ws://127.0.0.1:{server.port}/api/collaboration/room/{room}"
             f"?sessionId={found['sessionId']}&token={TOKEN}",
             timeout=60,
         )
-        self._subscription = self.doc.observe(self._changed)
+        self._subscription: Subscription | None = self.doc.observe(self._changed)
         self._socket.send_binary(create_sync_message(self.doc))
 
     def close(self) -> None:
-        self.doc.unobserve(self._subscription)
+        if self._subscription is not None:
+            self.doc.unobserve(self._subscription)
+            self._subscription = None
         self._socket.close()
 
     def _changed(self, event: Any) -> None:
@@ -68,9 +76,16 @@ class Page:
             finally:
                 self._applying = False
             self.updates += 1
+            self._synced |= message[1] == YSyncMessageType.SYNC_STEP2
             if reply is not None:
                 self._socket.send_binary(reply)
         return True
+
+    def sync(self) -> None:
+        """Returns once the room has all that was done here."""
+        self._synced = False
+        self._socket.send_binary(create_sync_message(self.doc))
+        self.until(lambda: self._synced, what="the room's answer")
 
     def until(self, seen: Callable[[], T], timeout: float = 30.0, what: str = "") -> T:
         """The first truthy value of `seen()`, while changes come in."""
@@ -127,3 +142,67 @@ def page(server: Server, path: str, doc: Doc[Any] | None = None) -> Iterator[Pag
         yield one
     finally:
         one.close()
+
+
+@contextmanager
+def collaborative(directory: Path, name: str, *, number: int = 1) -> Iterator[Server]:
+    """A server with shared documents, on a directory of that name; of several each has a number."""
+    root = directory / name
+    root.mkdir(exist_ok=True)
+    server = Server(
+        root,
+        ServerApp={
+            "jpserver_extensions": {
+                "kernel_runtime.jupyter": True,
+                "jupyter_server_ydoc": True,
+                "jupyter_server_fileid": True,
+            }
+        },
+        SQLiteYStore={"db_path": str(directory / f"{name}.ystore{number}.db")},
+        YDocExtension={
+            "document_cleanup_delay": 0.5,
+            "file_poll_interval": 0.2,
+            "session_store_path": str(directory / f"{name}.sessions{number}.json"),
+        },
+        BaseFileIdManager={"db_path": str(directory / f"{name}.fileid{number}.db")},
+    )
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def ended(page: Page, cell_id: str) -> dict[str, Any]:
+    """The cell, once it is told to have ended."""
+
+    def done() -> dict[str, Any] | None:
+        cell = page.cell(cell_id)
+        outcome = (cell or {}).get("metadata", {}).get("kernel_runtime", {}).get("outcome")
+        return cell if cell is not None and outcome and cell["execution_state"] == "idle" else None
+
+    found = page.until(done, what=f"the end of {cell_id}")
+    assert found is not None
+    return found
+
+
+def known(server: Server, session: kr.Session) -> None:
+    def path() -> Any:
+        rows = server.get("/kernel-runtime/api/sessions")
+        return next((row["path"] for row in rows if row["name"] == session.name), None)
+
+    eventually(path, what="the server knows the notebook")
+    eventually(lambda: file_of(server, session).exists(), what="its file")
+
+
+def file_of(server: Server, session: kr.Session) -> Path:
+    return server.root / f"{session.name}.ipynb"
+
+
+def saved_cells(server: Server, session: kr.Session) -> list[dict[str, Any]]:
+    """Those in the file; none while a save is half done."""
+    try:
+        cells: list[dict[str, Any]] = json.loads(file_of(server, session).read_bytes())["cells"]
+    except ValueError:
+        return []
+    return cells

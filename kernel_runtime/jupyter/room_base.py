@@ -1,0 +1,56 @@
+"""What document and file last had in common, kept for when the server was killed over unsaved edits.
+
+The document itself is kept by jupyter-collaboration. Which of its changes were not saved, and which of the
+file's it has not seen, is known by comparing both with this. A mark in the document names the one that
+belongs to it: two servers on one session each have a document of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from kernel_runtime.jupyter.mirror_document import SharedNotebook
+from kernel_runtime.jupyter.room_merge import Base
+
+log = logging.getLogger("kernel_runtime.jupyter")
+
+MARK = "kernel_runtime_base"
+"""key in the document's state"""
+
+
+class _Kept(Struct, frozen=True):
+    mark: str
+    base: Base
+
+
+class KeptBase:
+    """`notebook.base` in the session's directory."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / "notebook.base"
+
+    def read(self, notebook: SharedNotebook) -> Base | None:
+        """The one of this document; None where there is none."""
+        try:
+            kept = msgspec.json.decode(self._path.read_bytes(), type=_Kept)
+        except FileNotFoundError:
+            return None
+        except (OSError, msgspec.MsgspecError) as error:
+            log.info("%s cannot be read: %s", self._path, error)
+            return None
+        return kept.base if kept.mark == notebook.document.ystate.get(MARK) else None
+
+    def write(self, notebook: SharedNotebook, base: Base) -> None:
+        mark = secrets.token_hex(8)
+        try:
+            self._path.write_bytes(msgspec.json.encode(_Kept(mark, base)))
+        except OSError as error:
+            # then unsaved edits of a killed server are all kept, also where they are older
+            log.info("%s cannot be written: %s", self._path, error)
+        with notebook.write():
+            notebook.document.ystate[MARK] = mark
