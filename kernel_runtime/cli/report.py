@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from kernel_runtime.core.evidence import in_words
 from kernel_runtime.errors import HeapLost, KernelRuntimeError
 
 _WIDE = 160
@@ -117,6 +116,8 @@ _STYLES = {
 
 def cells_table(cells: Sequence[dict[str, Any]], *, limit: int, file: Any = None) -> None:
     """Cells and their truths, worst first as they came, `limit` rows at most."""
+    from kernel_runtime.core.evidence import in_words
+
     rows = [
         (
             cell["truth"],
