@@ -9,6 +9,7 @@ import type { Cell, CodeCell, ICellModel } from '@jupyterlab/cells';
 import type { Notebook } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import { Edits } from './edits';
 import { cellId } from './executor';
 import type { Own } from './executor';
 import type { Feed } from './sessions';
@@ -45,6 +46,7 @@ export class Badges {
     window.clearTimeout(this._later);
     for (const cell of this._notebook.widgets) {
       cell.model.metadataChanged.disconnect(this._onMetadata, this);
+      cell.model.contentChanged.disconnect(this._onContent, this);
       badgeNode(cell)?.remove();
     }
   }
@@ -59,9 +61,12 @@ export class Badges {
   }
 
   private _onMetadata(model: ICellModel, change: { key?: string }): void {
-    if (change.key !== undefined && change.key !== 'kernel_runtime') {
-      return;
+    if (change.key === undefined || change.key === 'kernel_runtime') {
+      this._showModel(model);
     }
+  }
+
+  private _showModel(model: ICellModel): void {
     const cell = this._notebook.widgets.find(one => one.model === model);
     if (cell) {
       this._show(cell);
@@ -85,11 +90,13 @@ export class Badges {
     if (!this._watched.has(cell.model)) {
       this._watched.add(cell.model);
       cell.model.metadataChanged.connect(this._onMetadata, this);
+      cell.model.contentChanged.connect(this._onContent, this);
     }
     const ran = (cell.model.getMetadata('kernel_runtime') ?? {}) as Ran;
     this._distrust(cell as CodeCell, ran.execution_id);
     const overview = this._feed.overview;
-    draw(cell, badgeOf(overview?.cells[cellId(cell)], ran, overview), this._trans);
+    const edited = this._edits.edited(cell.model, ran.source_digest);
+    draw(cell, badgeOf(overview?.cells[cellId(cell)], ran, overview, edited), this._trans);
   }
 
   private _distrust(cell: CodeCell, executionId: string | undefined): void {
@@ -103,6 +110,7 @@ export class Badges {
     this._seen.add(cell.model);
   }
 
+  private _edits = new Edits(model => this._showModel(model));
   private _disposed = false;
   private _awaited = new WeakSet<Cell>();
   private _watched = new WeakSet<ICellModel>();

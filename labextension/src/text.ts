@@ -69,7 +69,7 @@ export interface Ran {
   incarnation?: number;
   outcome?: string;
   status?: string;
-  truth?: string;
+  source_digest?: string;
 }
 
 export interface Badge {
@@ -85,15 +85,28 @@ export interface Badge {
  * What a cell's badge says.
  *
  * A cell that never ran has none. One that the report does not name has the truth of most, which counts only
- * for cells that ran. `live` needs no words.
+ * for cells that ran. `live` needs no words. `edited` is what the page sees of its own text, where it can.
  */
-export function badgeOf(cell: CellTruth | undefined, ran: Ran, overview: Overview | null): Badge {
+export function badgeOf(
+  cell: CellTruth | undefined,
+  ran: Ran,
+  overview: Overview | null,
+  edited?: boolean
+): Badge {
+  if (cell?.truth === 'edited' && edited === false) {
+    const { was } = cell.evidence;
+    cell = { ...cell, truth: typeof was === 'string' ? was : 'live', note: '' };
+  }
   if (cell && underWay(cell)) {
     // its prompt says so already; there is no verdict yet
     cell = { ...cell, truth: 'live', note: '' };
   }
   const executed = Boolean(ran.execution_id ?? cell?.execution_id);
-  const truth = cell?.truth ?? (executed && overview ? overview.default_truth : '');
+  let truth = cell?.truth ?? (executed && overview ? overview.default_truth : '');
+  if (edited && executed && truth !== 'edited') {
+    truth = 'edited';
+    cell = cell && { ...cell, note: '' };
+  }
   const who = cell?.principal ?? ran.principal ?? '';
   const principal = executed && who !== overview?.principal ? who : '';
   const shown = truth === 'live' || (truth === 'not-run' && !executed) ? '' : truth;
@@ -102,8 +115,9 @@ export function badgeOf(cell: CellTruth | undefined, ran: Ran, overview: Overvie
 
 /** It is queued, runs, or waits for input. */
 export function underWay(cell: CellTruth): boolean {
-  const { status } = cell.evidence;
-  return cell.truth === 'unknown' && (status === 'queued' || status === 'running' || status === 'blocked');
+  const { status, was } = cell.evidence;
+  const truth = cell.truth === 'edited' ? was : cell.truth;
+  return truth === 'unknown' && (status === 'queued' || status === 'running' || status === 'blocked');
 }
 
 /** Why the session is in its state, in a line. */

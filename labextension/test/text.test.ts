@@ -44,6 +44,21 @@ test('a cell under way has no verdict yet', () => {
   assert.equal(badgeOf(cell('unknown', 'human:ann', {}), {}, viewer).truth, 'unknown');
 });
 
+test('what the page sees of its own text goes before what the file says', () => {
+  const told = cell('edited', 'human:ann', { was: 'stale' }, 'was stale; the notebook’s source differs');
+  assert.equal(badgeOf(told, {}, viewer).truth, 'edited');
+  assert.equal(badgeOf(told, {}, viewer, false).truth, 'stale');
+  const ran = { execution_id: 'e', principal: 'human:ann' };
+  assert.equal(badgeOf(undefined, ran, viewer, true).truth, 'edited');
+  assert.equal(badgeOf(undefined, ran, viewer, false).truth, '');
+  assert.equal(badgeOf(undefined, {}, viewer, true).truth, '');
+});
+
+test('a cell that runs while the file has older text is under way, not edited', () => {
+  const told = cell('edited', 'human:ann', { was: 'unknown', status: 'blocked' });
+  assert.equal(badgeOf(told, {}, viewer, false).truth, '');
+});
+
 test('without an overview who ran it is told all the same', () => {
   assert.equal(badgeOf(undefined, { execution_id: 'e', principal: 'agent:p' }, null).principal, 'agent:p');
 });
