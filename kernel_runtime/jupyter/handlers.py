@@ -37,6 +37,8 @@ from kernel_runtime.jupyter.overview import Overviews
 LONGEST_WAIT = 60.0
 _KERNEL = r"(?P<kernel_id>\w+-\w+-\w+-\w+-\w+)"
 _EXECUTION = r"(?P<execution_id>[\w-]+)"
+_IDLE = 0.5
+"""seconds between looks at whether a session that is stopped runs again"""
 _AT_LEAST = 0.2
 """seconds until a long poll of an overview answers: what changes together is told together"""
 
@@ -108,11 +110,15 @@ class ApiHandler(APIHandler):
 
     async def changed(self, kernel_id: str, after: int, timeout: float) -> None:
         """Until something of the session changed after that `seq`, or the time is up."""
-        kernel = self.kernels.session_kernel(kernel_id)
-        if kernel is not None and kernel.watch is not None:
-            await kernel.watch.wait(after, timeout)
-        elif timeout > 0:
-            await asyncio.sleep(min(timeout, 1.0))
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout
+        while (left := deadline - loop.time()) > 0:
+            kernel = self.kernels.session_kernel(kernel_id)
+            if kernel is not None and kernel.watch is not None and not kernel.watch.ended:
+                if await kernel.watch.wait(after, left):
+                    return
+            else:  # stopped: whoever starts it again does not ring here
+                await asyncio.sleep(min(left, _IDLE))
 
 
 class SessionsHandler(ApiHandler):

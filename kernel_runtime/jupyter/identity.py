@@ -6,6 +6,8 @@ whatever the page writes into its messages, and an agent's name cannot be borrow
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
 from typing import Any
 
@@ -22,12 +24,23 @@ def principal_of(user: Any) -> str:
     """`human:` and the username that Jupyter's identity provider gives.
 
     Where it is one that was made up, because a token was all there was to see, it is the person who runs
-    the server: KRT_PRINCIPAL, or the login name.
+    the server: KRT_PRINCIPAL where that is a human, or the login name.
     """
     username = str(getattr(user, "username", "") or "")
     if not username or username == "anonymous" or _MADE_UP.fullmatch(username):
-        return places.principal()
+        return _runner()
     return f"human:{username}"
+
+
+def _runner() -> str:
+    """The person who runs the server, also where an agent has started it for them."""
+    told = places.principal()
+    if told.startswith("human:"):
+        return told
+    try:
+        return f"human:{getpass.getuser()}"
+    except (KeyError, OSError):  # a uid without a passwd entry
+        return f"human:{os.getuid()}"
 
 
 def asking() -> str:

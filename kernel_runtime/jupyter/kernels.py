@@ -33,6 +33,7 @@ from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import Attached, Clients, kernel_id_of
+from kernel_runtime.jupyter.kernelspecs import make_session, session_spec
 from kernel_runtime.jupyter.watch import Watch
 
 _BUFFER = 16 * 1024 * 1024
@@ -289,6 +290,11 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         known = self.attached.by_kernel(kernel_id) if kernel_id is not None else None
         if known is not None:
             return await self.attach(session_files.load(known.name), start_as=identity.asking())
+        spec = session_spec(self.kernel_spec_manager, kwargs.get("kernel_name"))
+        if spec is not None:
+            file = make_session(spec, cwd=self.cwd_for_path(path or ""), notebook=None)
+            self.know(file)
+            return await self.attach(file, start_as=identity.asking())
         started: str = await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         return started
 
@@ -309,7 +315,10 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
 
     async def _async_shutdown_all(self, now: bool = False) -> None:
         for stop in self.on_stop:
-            await stop()
+            try:
+                await stop()
+            except Exception:  # the server ends, whatever one of its parts meets
+                self.log.exception("kernel_runtime: while the server stops")
         for kernel_id in list(self._kernels):
             await self.detach(kernel_id)
         await self.clients.close()

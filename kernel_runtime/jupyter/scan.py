@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from kernel_runtime import places
 from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.client.session_files import SessionFile
@@ -83,9 +84,7 @@ class Scan:
         return found
 
     def _load(self, name: str) -> SessionFile:
-        from kernel_runtime import places
-
-        inode = (places.session_dir(name) / "session.json").stat().st_ino
+        inode = _inode(name)
         known = self._files.get(name)
         if known is None or known[0] != inode:
             known = self._files[name] = (inode, session_files.load(name))
@@ -103,7 +102,9 @@ class Scan:
                 await self._running(file, kernel_id)
         except (KernelRuntimeError, OSError) as error:
             self._tell(file.name, str(error))
-        self.know(file)
+        # it may have been moved while it was attached
+        latest = self._files.get(file.name, (0, file))[1]
+        self.know(latest if latest.session_id == file.session_id else file)
 
     async def _running(self, file: SessionFile, kernel_id: str) -> None:
         kernel = self._kernels.session_kernel(kernel_id)
@@ -155,6 +156,7 @@ class Scan:
                 await line.move_notebook(Path(self._contents.root_dir) / path)
                 if self._rows is not None:
                     self._rows.move_row(one.kernel_id, str(one.path), path)
+                self._files[one.name] = (_inode(one.name), line.file)
                 self.know(line.file)
         finally:
             for line in held:
@@ -204,6 +206,10 @@ class Scan:
         if self._told.get(name) != what:
             self._told[name] = what
             self._log.warning("kernel_runtime: session %s: %s", name or "?", what)
+
+
+def _inode(name: str) -> int:
+    return (places.session_dir(name) / "session.json").stat().st_ino
 
 
 def _is_at(path: str, place: str) -> bool:

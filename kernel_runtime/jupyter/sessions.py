@@ -7,24 +7,21 @@ the same, so that a page finds its kernel again after the server was restarted.
 
 from __future__ import annotations
 
-import re
 import uuid
 from pathlib import Path
 from typing import Any
 
-from jupyter_client.kernelspec import KernelSpec
 from jupyter_core.utils import ensure_async
 from jupyter_server.services.sessions.sessionmanager import SessionManager
 from tornado import web
 
-from kernel_runtime import places
 from kernel_runtime.client import session_files
 from kernel_runtime.client.session_files import SessionFile
-from kernel_runtime.errors import KernelRuntimeError, SessionExists
+from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import AttachedSession
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
-from kernel_runtime.jupyter.kernelspecs import kernel_behind, session_of
+from kernel_runtime.jupyter.kernelspecs import kernel_behind, make_session, session_spec
 
 _ROWS = uuid.UUID("d0a4b9f4-52a7-5f43-8d8b-1d2f0b3f8a64")
 
@@ -41,17 +38,19 @@ class SessionRowManager(SessionManager):
         """See to it that there is a row for its notebook."""
         if session.path is None:
             return
-        self.cursor.execute("SELECT kernel_id FROM session WHERE path=?", (session.path,))
-        if self.cursor.fetchone() is None:
+        row_id, name = row_id_of(session.session_id), Path(session.path).name
+        self.cursor.execute("SELECT session_id FROM session WHERE path=?", (session.path,))
+        if self.cursor.fetchone() is not None:
+            # the row of our own may stand at a path that the notebook had before
+            self.cursor.execute("DELETE FROM session WHERE session_id=? AND path!=?", (row_id, session.path))
+            return
+        self.cursor.execute(
+            "UPDATE session SET path=?, name=? WHERE session_id=?", (session.path, name, row_id)
+        )
+        if not self.cursor.rowcount:
             self.cursor.execute(
                 "INSERT INTO session VALUES (?,?,?,?,?)",
-                (
-                    row_id_of(session.session_id),
-                    session.path,
-                    Path(session.path).name,
-                    "notebook",
-                    session.kernel_id,
-                ),
+                (row_id, session.path, name, "notebook", session.kernel_id),
             )
 
     def move_row(self, kernel_id: str, old: str, new: str) -> None:
@@ -91,10 +90,15 @@ class SessionRowManager(SessionManager):
         self, kernels: SessionMappingKernelManager, path: str | None, kernel_name: str | None
     ) -> SessionFile | None:
         """The session that a kernel of that kernelspec for that path is; None: a stock kernel."""
-        spec = _ours(kernels, kernel_name)
+        spec = session_spec(kernels.kernel_spec_manager, kernel_name)
         owner = kernels.attached.by_path(path) if path else None
         if owner is None:
-            return await self._make(kernels, path, spec) if spec is not None else None
+            if spec is None:
+                return None
+            folder = await ensure_async(self.contents_manager.get_kernel_path(path=path))
+            file = make_session(spec, cwd=kernels.cwd_for_path(folder), notebook=self._file_of(path))
+            kernels.know(file)
+            return file
         wanted = kernel_behind(spec) if spec is not None else kernel_name
         if wanted not in (None, "", owner.kernel_name):
             raise web.HTTPError(
@@ -104,29 +108,23 @@ class SessionRowManager(SessionManager):
             )
         return session_files.load(owner.name)
 
-    async def _make(
-        self, kernels: SessionMappingKernelManager, path: str | None, spec: KernelSpec
-    ) -> SessionFile:
-        """The session that a kernelspec names, or a new one whose notebook is that path."""
-        named = session_of(spec)
-        if named is not None and session_files.exists(named):
-            return session_files.load(named)
-        folder = await ensure_async(self.contents_manager.get_kernel_path(path=path))
-        notebook = self._file_of(path)
-        for name in _names(named, notebook):
-            try:
-                file = session_files.create(
-                    name,
-                    kernel=kernel_behind(spec),
-                    cwd=kernels.cwd_for_path(folder),
-                    notebook=notebook,
-                    principal=identity.asking(),
-                )
-            except SessionExists:
-                continue
-            kernels.know(file)
-            return file
-        raise SessionExists(f"no name is left for {path}", hint="`krt ls` lists the sessions")
+    async def save_session(
+        self,
+        session_id: str,
+        path: str | None = None,
+        name: str | None = None,
+        type: str | None = None,  # noqa: A002
+        kernel_id: str | None = None,
+    ) -> Any:
+        """As stock; a session's notebook keeps the row that it has, whoever opens it."""
+        kernels = self.kernel_manager
+        known = None
+        if isinstance(kernels, SessionMappingKernelManager) and kernel_id is not None:
+            known = kernels.attached.by_kernel(kernel_id)
+        if known is not None and path is not None and known.path == path.strip("/"):
+            session_id = row_id_of(known.session_id)
+            self.cursor.execute("DELETE FROM session WHERE session_id=?", (session_id,))
+        return await super().save_session(session_id, path=path, name=name, type=type, kernel_id=kernel_id)
 
     def _file_of(self, path: str | None) -> Path | None:
         """The file of a notebook's path; None for what is no notebook, as a console is not."""
@@ -134,24 +132,3 @@ class SessionRowManager(SessionManager):
             return None
         root = getattr(self.contents_manager, "root_dir", None)
         return None if root is None else Path(root) / path.strip("/")
-
-
-def _names(named: str | None, notebook: Path | None) -> list[str]:
-    """Names to try for a new session, after the notebook that it is for."""
-    if named is not None:
-        return [named]
-    stem = re.sub(r"[^A-Za-z0-9._-]+", "-", notebook.stem if notebook else "console").strip("-._")[:56]
-    base = stem if places.NAME.fullmatch(stem) else "notebook"
-    return [base, *(f"{base}-{number}" for number in range(2, 100)), f"{base[:30]}-{uuid.uuid4().hex}"]
-
-
-def _ours(kernels: SessionMappingKernelManager, kernel_name: str | None) -> KernelSpec | None:
-    """The kernelspec of that name if its kernels are sessions; None for any other."""
-    specs = kernels.kernel_spec_manager
-    if not kernel_name or specs is None:
-        return None
-    try:
-        spec = specs.get_kernel_spec(kernel_name)
-    except KeyError:  # stock says so, and better
-        return None
-    return spec if kernel_behind(spec) is not None else None

@@ -176,6 +176,14 @@ def test_our_kernelspec_makes_a_session_of_a_notebook(server: Server) -> None:
             session.stop()
 
 
+def test_our_kernelspec_without_a_notebook_makes_a_session_too(server: Server) -> None:
+    made = server.post("/api/kernels", {"name": "krt-python3"}, 201)
+    rows = server.get("/kernel-runtime/api/sessions")
+    (name,) = [row["name"] for row in rows if row["kernel_id"] == made["id"]]
+    with kr.attach(name, principal="agent:test", accept=True) as session:
+        session.stop()
+
+
 def test_another_kernelspec_on_a_sessions_notebook_is_refused(server: Server, session: kr.Session) -> None:
     row = _row(server, session)
     server.ask("DELETE", f"/api/sessions/{row['id']}")
