@@ -77,7 +77,8 @@ class SessionRowManager(SessionManager):
         kernels = self.kernel_manager
         if isinstance(kernels, SessionMappingKernelManager):
             try:
-                if (file := await self._session_for(kernels, path, kernel_name)) is not None:
+                place = _notebook_of(path, name, type)
+                if (file := await self._session_for(kernels, place, kernel_name)) is not None:
                     return await kernels.attach(file, start_as=identity.asking())
             except KernelRuntimeError as error:
                 raise web.HTTPError(500, str(error)) from error
@@ -126,9 +127,30 @@ class SessionRowManager(SessionManager):
             self.cursor.execute("DELETE FROM session WHERE session_id=?", (session_id,))
         return await super().save_session(session_id, path=path, name=name, type=type, kernel_id=kernel_id)
 
+    async def update_session(self, session_id: str, **changes: Any) -> None:
+        """As stock; the row that a page moves to its notebook takes the place of the one that stood there."""
+        await super().update_session(session_id, **changes)
+        if "path" in changes:
+            self.cursor.execute(
+                "DELETE FROM session WHERE path=? AND session_id!=?"
+                " AND kernel_id=(SELECT kernel_id FROM session WHERE session_id=?)",
+                (changes["path"], session_id, session_id),
+            )
+
     def _file_of(self, path: str | None) -> Path | None:
         """The file of a notebook's path; None for what is no notebook, as a console is not."""
         if not path or not path.endswith(".ipynb"):
             return None
         root = getattr(self.contents_manager, "root_dir", None)
         return None if root is None else Path(root) / path.strip("/")
+
+
+def _notebook_of(path: str | None, name: Any, kind: str | None) -> str | None:
+    """The notebook that a kernel is started for.
+
+    JupyterLab asks with a made-up path in the notebook's directory and the notebook's name, and gives its row
+    the real path once the kernel is there.
+    """
+    if kind != "notebook" or not path or not isinstance(name, str) or path.endswith(".ipynb"):
+        return path
+    return str(Path(path).parent / name) if name.endswith(".ipynb") and "/" not in name else path
