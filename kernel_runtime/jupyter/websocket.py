@@ -1,5 +1,8 @@
 """Websockets to kernels: what comes over one is from the person who opened it.
 
+A front door welcomes each subscriber of iopub, so a page that connects, also while a cell runs, misses
+nothing that is said from then on: stock asks an idle kernel for an answer, and hopes with a busy one.
+
 A page may write any username into its messages, and Lab writes none. To a session's kernel the server puts
 its own knowledge there, so that consoles and pages without collaboration journal their cells under the right
 principal, and none under an agent's. Messages to stock kernels pass as they are.
@@ -7,6 +10,8 @@ principal, and none under an agent's. Messages to stock kernels pass as they are
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 from typing import Any
 
@@ -26,6 +31,45 @@ _V1 = "v1.kernel.websocket.jupyter.org"
 
 class SessionWebsocketConnection(ZMQChannelsWebsocketConnection):
     """Stock's connection, which says who is at its other end."""
+
+    _fresh = False
+    """its channels were made for it, and not kept from when its page was here last"""
+
+    def create_stream(self) -> None:
+        super().create_stream()
+        self._fresh = True
+
+    def nudge(self) -> Any:
+        if not isinstance(self.kernel_manager, SessionKernelManager):
+            return super().nudge()
+        return asyncio.ensure_future(self._subscribed())
+
+    async def _subscribed(self) -> None:
+        """Until iopub has said its first word, which is the welcome; what else it said is passed on."""
+        fresh, self._fresh = self._fresh, False
+        if not fresh:
+            return
+        iopub = self.channels["iopub"]
+        heard: list[Any] = []
+        first = asyncio.Event()
+
+        def hear(parts: list[Any]) -> None:
+            heard.append(parts)
+            first.set()
+
+        iopub.on_recv(hear)
+        with contextlib.suppress(
+            TimeoutError
+        ):  # as stock: a page that may miss something is better than none
+            await asyncio.wait_for(first.wait(), self.kernel_info_timeout)
+        if iopub.closed():
+            return
+        iopub.stop_on_recv()
+        for parts in heard:
+            signed: list[Any] = self.session.feed_identities(parts)[1]
+            header = json.loads(signed[1])
+            if header.get("msg_type") != "iopub_welcome":
+                self.handle_outgoing_message("iopub", parts)
 
     def handle_incoming_message(self, incoming_msg: Any) -> None:
         if isinstance(self.kernel_manager, SessionKernelManager):
