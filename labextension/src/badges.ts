@@ -2,16 +2,14 @@
  * A badge at a code cell's lower right corner: its truth where that is not `live`, and who ran it where that
  * was not the viewer. It lies over the space between cells, so nothing moves when it comes or goes.
  *
- * Only cells that are in the document's tree are touched; the others are when they scroll into view. A cell's
- * outputs are untrusted again, as those of a notebook from elsewhere, once somebody else has run it.
+ * Only cells that are in the document's tree are touched; the others are when they scroll into view.
  */
-import type { Cell, CodeCell, ICellModel } from '@jupyterlab/cells';
+import type { Cell, ICellModel } from '@jupyterlab/cells';
 import type { Notebook } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Edits } from './edits';
 import { cellId } from './executor';
-import type { Own } from './executor';
 import type { Feed } from './sessions';
 import { badgeOf } from './text';
 import type { Badge, Ran } from './text';
@@ -22,7 +20,6 @@ export class Badges {
   constructor(
     private readonly _notebook: Notebook,
     private readonly _feed: Feed,
-    private readonly _own: Own,
     private readonly _trans: TranslationBundle
   ) {
     _notebook.cellInViewportChanged.connect(this._onViewport, this);
@@ -93,29 +90,15 @@ export class Badges {
       cell.model.contentChanged.connect(this._onContent, this);
     }
     const ran = (cell.model.getMetadata('kernel_runtime') ?? {}) as Ran;
-    this._distrust(cell as CodeCell, ran.execution_id);
     const overview = this._feed.overview;
     const edited = this._edits.edited(cell.model, ran.source_digest);
     draw(cell, badgeOf(overview?.cells[cellId(cell)], ran, overview, edited), this._trans);
-  }
-
-  private _distrust(cell: CodeCell, executionId: string | undefined): void {
-    const before = this._ran.get(cell.model);
-    if (before !== executionId) {
-      this._ran.set(cell.model, executionId);
-      if (this._seen.has(cell.model) && executionId && !this._own.has(executionId)) {
-        cell.model.trusted = false;
-      }
-    }
-    this._seen.add(cell.model);
   }
 
   private _edits = new Edits(model => this._showModel(model));
   private _disposed = false;
   private _awaited = new WeakSet<Cell>();
   private _watched = new WeakSet<ICellModel>();
-  private _seen = new WeakSet<ICellModel>();
-  private _ran = new WeakMap<ICellModel, string | undefined>();
   private _later = 0;
 }
 

@@ -51,7 +51,7 @@ function lossBody(refusal: Refusal, report: LossReport, trans: TranslationBundle
   } else {
     list(
       body,
-      worst(report.cells ?? [], 8).map(cell => `${cell.cell_id} · ${cell.truth}`)
+      worst(report.cells ?? [], 8).map(cell => `${cell.evidence?.source ?? cell.cell_id} · ${cell.truth}`)
     );
   }
   paragraph(body, trans.__('The cell was not run. The journal and the notebook have everything that happened.'));

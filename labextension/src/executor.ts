@@ -13,22 +13,11 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import { UUID } from '@lumino/coreutils';
 
 import { askAnyway } from './dialogs';
+import type { Own } from './own';
 import { Queue } from './queue';
 import type { Ending } from './queue';
 import type { Sessions } from './sessions';
-
-/** Executions that this page asked for: what they show was asked for by who looks at it. */
-export class Own {
-  add(executionId: string): void {
-    this._ids.add(executionId);
-  }
-
-  has(executionId: unknown): boolean {
-    return typeof executionId === 'string' && this._ids.has(executionId);
-  }
-
-  private _ids = new Set<string>();
-}
+import { trustNext, untrustAfter } from './trust';
 
 export class SessionCellExecutor implements INotebookCellExecutor {
   constructor(
@@ -57,19 +46,27 @@ export class SessionCellExecutor implements INotebookCellExecutor {
     const code = cell as CodeCell;
     code.outputHidden = false;
     code.setPrompt('*');
+    const { model } = code;
+    // what it shows from here on is of somebody who asked for it here
+    trustNext(model, true);
+    let executionId: string | null = null;
     const ending = await this._queue(kernel.id).run({
       cell_id: code.model.sharedModel.getId(),
       source,
       key: UUID.uuid4(),
       client: kernel.clientId,
       onAccepted: accepted => {
-        this._own.add(accepted.execution_id);
+        executionId = accepted.execution_id;
+        this._own.add(executionId);
         if (!code.isDisposed) {
-          // what it shows from here on is of somebody who asked for it here
-          code.model.trusted = true;
+          trustNext(model, true);
+          model.sharedModel.setMetadata('trusted', true);
         }
       }
     });
+    if (!code.isDisposed) {
+      untrustAfter(model, executionId);
+    }
     settlePrompt(code);
     return this._told(options, code, ending);
   }

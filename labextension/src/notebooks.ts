@@ -7,11 +7,12 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
 import { Badges } from './badges';
-import type { Own } from './executor';
+import type { Own } from './own';
 import { quietRestarts, tellOfDetaching } from './notices';
 import type { LossNotices } from './notices';
 import { Prompts } from './prompt';
 import type { Feed, Sessions } from './sessions';
+import { Trust } from './trust';
 
 export class SessionNotebook {
   constructor(
@@ -51,9 +52,9 @@ export class SessionNotebook {
     }
     const { content, model } = this._panel;
     feed.changed.connect(this._onFeed, this);
-    this._parts = [new Badges(content, feed, this._own, this._trans)];
+    this._parts = [new Badges(content, feed, this._trans)];
     if (model?.collaborative) {
-      this._parts.push(new Prompts(content, feed, this._own, this._trans));
+      this._parts.push(new Prompts(content, feed, this._own, this._trans), new Trust(model, this._own));
     }
     this._onVisible();
   }

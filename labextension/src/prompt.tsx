@@ -13,7 +13,7 @@ import * as React from 'react';
 
 import { Answer, whoAsks } from './answer';
 import { cellId } from './executor';
-import type { Own } from './executor';
+import type { Own } from './own';
 import type { Blocked } from './model';
 import type { Feed } from './sessions';
 
