@@ -36,6 +36,8 @@ class SharedNotebook:
         """by id; of two with one id the one that was there first"""
         self.doubled: set[str] = set()
         """ids that more than one cell has"""
+        self.inserted: set[str] = set()
+        """ids of cells that were put in here, and not by a page"""
         self.writing = False
         """whether the change that is being told of is ours"""
         self._maps: list[CellMap] = []
@@ -62,7 +64,7 @@ class SharedNotebook:
         """The document as nbformat has it, taken at one moment."""
         with self.document.ydoc.transaction():
             cells = msgspec.json.decode(str(self._ycells))
-            meta = self.document._ymeta.to_py() or {}  # noqa: SLF001 - pinned by tests/jupyter/test_mirror_contract.py
+            meta = self.document._ymeta.to_py() or {}  # noqa: SLF001 - pinned by tests/jupyter/test_room_contract.py
         cast_all(cells, float, int)
         cast_all(meta, float, int)
         for cell in cells:
@@ -110,6 +112,7 @@ class SharedNotebook:
     def insert(self, at: int, cell: dict[str, Any], *, state: str = "idle") -> None:
         """Put in a cell as nbformat has it."""
         ycell = self.document.create_ycell(cell)
+        self.inserted.add(str(cell["id"]))
         with self.write():
             self._ycells.insert(at, ycell)
             if cell["cell_type"] == "code" and state != "idle":
@@ -126,6 +129,7 @@ class SharedNotebook:
             self.remove(at)
         self.cells[cell_id] = keep
         self.doubled.discard(cell_id)
+        self.inserted.discard(cell_id)
 
     def all_of(self, cell_id: str) -> list[CellMap]:
         return [self._maps[at] for at, one in enumerate(self.ids) if one == cell_id]
@@ -224,7 +228,7 @@ class SharedNotebook:
     # following
 
     def _metadata(self) -> Map[Any]:
-        ymeta = self.document._ymeta  # noqa: SLF001 - pinned by tests/jupyter/test_mirror_contract.py
+        ymeta = self.document._ymeta  # noqa: SLF001 - pinned by tests/jupyter/test_room_contract.py
         if not isinstance(ymeta.get("metadata"), Map):
             with self.write():
                 ymeta["metadata"] = Map({})

@@ -23,6 +23,8 @@ log = logging.getLogger("kernel_runtime.jupyter")
 AGAIN = 1.0
 """seconds until a session that has ended is looked at again"""
 _BATCH = 1 << 20
+_SETTLING = 0.3
+"""seconds in which a page that came back may bring what it has, and take some of it out again"""
 
 
 class Follow:
@@ -35,6 +37,8 @@ class Follow:
         self._notebook = notebook
         self._tell = tell
         self._timer: asyncio.TimerHandle | None = None
+        self._suspect: set[str] = set()
+        self._look: asyncio.TimerHandle | None = None
         head = self._head()
         self._cells = Cells(
             session.name, lambda: session.journal, session.file.journal, after=head, on_news=self._flush
@@ -89,6 +93,22 @@ class Follow:
         self._flush(everything=True)
         self._writer.set_head(self._session.session_id)
 
+    def tidy(self) -> None:
+        """Have one cell of each id: a page may bring one that was put in here meanwhile."""
+        self._writer.undouble()
+        self._after_flush()
+
+    def look_at(self, cell_ids: set[str]) -> None:
+        """Outputs were put in or taken out by a page; what it put in soon makes room for the journal's."""
+        self._suspect |= cell_ids
+        if self._look is None:
+            self._look = asyncio.get_running_loop().call_later(_SETTLING, self._correct)
+
+    def _correct(self) -> None:
+        self._look = None
+        suspect, self._suspect = self._suspect, set()
+        self._writer.correct(suspect)
+
     def _flush(self, *, everything: bool = False) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -110,4 +130,7 @@ class Follow:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._look is not None:
+            self._look.cancel()
+            self._look = None
         self._cells.displays.close()

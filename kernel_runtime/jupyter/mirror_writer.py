@@ -46,8 +46,6 @@ class Writer:
         self._settled: dict[str, str] = {}
         """by cell, the execution that was given its place"""
         self._not_before: dict[str, float] = {}
-        self._inserted: set[str] = set()
-        """cells that were put in here and not by a page"""
 
     def take(self, entry: Entry) -> None:
         """What has to be looked at when it comes: whether people have in a cell what is queued of it."""
@@ -71,7 +69,7 @@ class Writer:
                 continue
             del self._cells.touched[execution_id]
             self.write(execution_id, state=state)
-        self._undouble()
+        self.undouble()
         return None if soonest is None else max(0.0, soonest - now)
 
     def write(self, execution_id: str, *, state: bool = True) -> None:
@@ -98,6 +96,21 @@ class Writer:
         self._applied[execution_id] = shown.outputs
         pace = FULL_PACE if shown.more else PACE
         self._not_before[execution_id] = time.monotonic() + max(pace, written / RATE)
+
+    def correct(self, cell_ids: set[str]) -> None:
+        """Outputs that a page put in are not the journal's: a page that comes back brings what it had.
+
+        Outputs that people cleared stay cleared, until there is news.
+        """
+        for cell_id in cell_ids:
+            cell = self._notebook.cells.get(cell_id)
+            if cell is None or cell.get("cell_type") != "code" or not self._notebook.outputs(cell):
+                continue
+            ours = self._notebook.cell_metadata(cell).get(OURS)
+            ran = ours.get("execution_id") if isinstance(ours, dict) else None
+            if isinstance(ran, str):
+                self._applied.pop(ran, None)
+                self.write(ran)
 
     def set_head(self, session_id: str) -> None:
         """Tell in the document up to which entry it tells."""
@@ -138,7 +151,6 @@ class Writer:
             if known or shown.seq <= self._head:
                 return None
             self._settled[cell_id] = execution_id
-            self._inserted.add(cell_id)
             self._notebook.insert(self._place(shown), shown.cell(), state=shown.state)
             return self._notebook.cells[cell_id]
         self._settled[cell_id] = execution_id
@@ -212,17 +224,32 @@ class Writer:
         before = next((cell_id for cell_id in reversed(order[:mine]) if cell_id in there), None)
         return 0 if before is None else self._notebook.place(before) + 1
 
-    def _undouble(self) -> None:
-        """A page put in a cell that was put in here before the page's came: the page's is people's."""
-        for cell_id in self._notebook.doubled & self._inserted:
-            ours = self._notebook.cells[cell_id]
-            theirs = next(one for one in self._notebook.all_of(cell_id) if one is not ours)
-            ran = self._notebook.cell_metadata(ours).get(OURS, {}).get("execution_id")
-            self._notebook.remove_double(cell_id, theirs)
-            self._inserted.discard(cell_id)
-            if isinstance(ran, str):
-                self._applied.pop(ran, None)
-                self.write(ran)
+    def undouble(self) -> None:
+        """Leave one cell of each id.
+
+        A page brings one that was put in here before the page's came: then the page's stays, which people
+        look at, and is written anew. A text that only the other one has is kept in a cell of its own.
+        """
+        for cell_id in list(self._notebook.doubled):
+            cells = self._notebook.all_of(cell_id)
+            first = self._notebook.cells[cell_id]
+            keep = first
+            if cell_id in self._notebook.inserted:
+                keep = next(one for one in reversed(cells) if one is not first)
+            text = self._notebook.source(keep)
+            ran: set[str] = set()
+            for one in cells:
+                metadata = self._notebook.cell_metadata(one)
+                ours = metadata.get(OURS)
+                if isinstance(ours, dict) and isinstance(ours.get("execution_id"), str):
+                    ran.add(ours["execution_id"])
+                source = self._notebook.source(one)
+                if one is not keep and source != text and source_digest(source) != _written(metadata):
+                    self._keep_beside(cell_id, source, metadata)
+            self._notebook.remove_double(cell_id, keep)
+            for execution_id in ran:
+                self._applied.pop(execution_id, None)
+                self.write(execution_id)
 
 
 def _shows(metadata: dict[str, Any], execution_id: str) -> bool:

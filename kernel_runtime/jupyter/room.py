@@ -11,6 +11,7 @@ tests/jupyter/test_room_contract.py pins them.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Collection
 from typing import Any, Protocol
 
 from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
@@ -31,8 +32,8 @@ class Keeper(Protocol):
     def loaded(self) -> None:
         """The document holds what the file held."""
 
-    def changed(self, target: str) -> None:
-        """The document changed: `state`, `meta` or `cells`."""
+    def changed(self, target: str, outputs: Collection[int] = ()) -> None:
+        """The document changed: `state`, `meta` or `cells`, the outputs of the cells at those places."""
 
     async def save(self) -> None:
         """Somebody asked for the file to be written."""
@@ -65,6 +66,8 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
                 await self.ystore.encode_state_as_update(self.ydoc)
                 self.ready = True
             self._emit(LogLevel.INFO, "initialize", "Room initialized")
+        # what is written before that, neither pages nor the store are told of
+        await self.ydoc_observed.wait()
         self.keeper.loaded()
 
     async def _read_store(self) -> bool:
@@ -84,7 +87,7 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
 
     def _on_document_change(self, target: str, event: Any) -> None:
         if not self._update_lock.locked():
-            self.keeper.changed(target)
+            self.keeper.changed(target, _with_outputs(event) if target == "cells" else ())
 
     async def _maybe_save_document(
         self, saving_document: asyncio.Task[None] | None, save_now: bool = False
@@ -156,6 +159,11 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
         message = f"Error saving file: {self._file.path}\n{error!r}"
         self.log.error(message, exc_info=error)
         self._emit(LogLevel.ERROR, None, message)
+
+
+def _with_outputs(events: Any) -> Collection[int]:
+    paths = [event.path for event in events]
+    return {path[0] for path in paths if len(path) > 1 and path[1] == "outputs"}
 
 
 def adopt(room: DocumentRoom, keeper: Keeper) -> SessionRoom:

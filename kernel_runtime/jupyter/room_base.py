@@ -1,8 +1,8 @@
 """What document and file last had in common, kept for when the server was killed over unsaved edits.
 
 The document itself is kept by jupyter-collaboration. Which of its changes were not saved, and which of the
-file's it has not seen, is known by comparing both with this. A mark in the document names the one that
-belongs to it: two servers on one session each have a document of their own.
+file's it has not seen, is known by comparing both with this. A mark in the document tells whether it is
+this document's: two servers on one session each have one of their own.
 """
 
 from __future__ import annotations
@@ -46,11 +46,13 @@ class KeptBase:
         return kept.base if kept.mark == notebook.document.ystate.get(MARK) else None
 
     def write(self, notebook: SharedNotebook, base: Base) -> None:
-        mark = secrets.token_hex(8)
+        mark = notebook.document.ystate.get(MARK)
+        if not isinstance(mark, str):
+            mark = secrets.token_hex(8)
+            with notebook.write():
+                notebook.document.ystate[MARK] = mark
         try:
             self._path.write_bytes(msgspec.json.encode(_Kept(mark, base)))
         except OSError as error:
             # then unsaved edits of a killed server are all kept, also where they are older
             log.info("%s cannot be written: %s", self._path, error)
-        with notebook.write():
-            notebook.document.ystate[MARK] = mark

@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 import uuid
+from collections.abc import Collection
 from contextlib import suppress
 from typing import Any
 
@@ -82,17 +83,22 @@ class RoomKeeper:
         assert self._notebook is not None
         if self._base is None:
             self._base = base_of(self._notebook.content())
+            self._bases.write(self._notebook, self._base)
         self._follow = Follow(self.session, self._notebook, self._tell)
         loop = asyncio.get_running_loop()
         self._tasks = [loop.create_task(self._follow.run()), loop.create_task(self._renew())]
         for task in self._tasks:
             task.add_done_callback(_report)
 
-    def changed(self, target: str) -> None:
+    def changed(self, target: str, outputs: Collection[int] = ()) -> None:
         if target == "state" or self._notebook is None or self._left:
             return
         if not self._notebook.writing:
             self._edited = True
+            if outputs and self._follow is not None:
+                self._follow.look_at({self._notebook.ids[at] for at in outputs})
+            if self._notebook.doubled and self._follow is not None:
+                asyncio.get_running_loop().call_soon(self._follow.tidy)
         if self._changed_at is None:
             self._changed_at = time.monotonic()
         self._plan()

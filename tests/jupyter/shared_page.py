@@ -93,7 +93,7 @@ class Page:
         while not (value := seen()):
             left = deadline - time.monotonic()
             if left <= 0:
-                shown = json.dumps(self.cells(), indent=1)[-3000:]
+                shown = "\n".join(json.dumps(cell)[:1000] for cell in self.cells())
                 raise AssertionError(f"not within {timeout} s: {what}\n{value!r}\n{shown}")
             self.hear(min(left, 0.2))
         return value
