@@ -37,7 +37,7 @@ $(MODULES): labextension/package-lock.json labextension/package.json
 	cd labextension && npm ci --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-$(LABEXTENSION)/package.json: $(MODULES) labextension/tsconfig.json $(wildcard labextension/src/* labextension/style/*)
+$(LABEXTENSION)/package.json: $(MODULES) labextension/tsconfig.json labextension/rspack.config.js $(wildcard labextension/src/* labextension/style/*)
 	cd labextension && npm run --silent build
 
 labextension: $(STAMP) $(LABEXTENSION)/package.json  ## the page's part, from npm, linked into .venv

@@ -17,7 +17,7 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 BUILT = "kernel_runtime/jupyter/labextension"
-SOURCES = ("src", "style", "package.json", "package-lock.json", "tsconfig.json")
+SOURCES = ("src", "style", "package.json", "package-lock.json", "rspack.config.js", "tsconfig.json")
 DESTINATION = "share/jupyter/labextensions/@kernel-runtime/lab"
 INSTALL_JSON = "labextension/install.json"
 

@@ -148,7 +148,15 @@ function deedsOf(
   trans: ReturnType<ITranslator['load']>
 ): Deeds {
   const notebook = () => (current.place instanceof NotebookPanel ? current.place.content : null);
-  const find = (id: string) => notebook()?.widgets.findIndex(cell => cell.model.sharedModel.getId() === id) ?? -1;
+  // a table asks for many cells at once, in a notebook of thousands
+  let places: Map<string, number> | null = null;
+  const find = (id: string) => {
+    if (places === null) {
+      places = new Map(notebook()?.widgets.map((cell, at) => [cell.model.sharedModel.getId(), at]));
+      window.setTimeout(() => (places = null), 0);
+    }
+    return places.get(id) ?? -1;
+  };
   const deeds: Deeds = {
     reveal: id => {
       const at = find(id);
