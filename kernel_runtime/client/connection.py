@@ -80,6 +80,8 @@ class ControlLine:
         self.principal = principal
         self.supervisor_pid: int | None = None
         """as the last reply that told it said"""
+        self.revives = True
+        """False: only a supervisor that lives is ever asked, whatever a request says"""
         self.on_connect: Callable[[], None] | None = None
         """called each time another supervisor was met"""
         self._client_session = uuid.uuid4().hex
@@ -112,6 +114,7 @@ class ControlLine:
                 that must not be sent twice.
             KernelRuntimeError: the error that the supervisor replied with.
         """
+        revive = revive and self.revives
         content = {**(arguments or {}), "op": op, "principal": self.principal}
         for _ in range(_RESENDS + 1):
             if not await self._connect(revive=revive):

@@ -44,9 +44,12 @@ async def _row(name: str, principal: str) -> dict[str, Any]:
         return _blank(name) | {"problem": error.message}
     if spawn.is_running(session):
         client = AsyncSession(session, principal)
+        client.only_ask_the_living()
         try:
             return _of_file(session) | await client.row()
         except KernelRuntimeError as error:
+            if error.fields.get("gone"):
+                return unattended(session)
             return unattended(session) | {"state": "unresponsive", "problem": error.message}
         finally:
             await client.detach()

@@ -98,6 +98,10 @@ class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
 
     # coming and going
 
+    def only_ask_the_living(self) -> None:
+        """From now on start no supervisor: where none lives, calls raise SupervisorFault (`gone`)."""
+        self._line.revives = False
+
     async def attach(self, *, accept: bool = False) -> AsyncSession:
         """Join: starts a supervisor where none lives, and reconciles.
 

@@ -107,6 +107,12 @@ class Clients:
             line = self._lines[key] = AsyncSession(session, principal)
         return line
 
+    def observer_of(self, session: SessionFile, principal: str) -> AsyncSession:
+        """A line that starts no supervisor: looking at a session that is being stopped lets it stop."""
+        line = self.client_of(session, principal, "observer")
+        line.only_ask_the_living()
+        return line
+
     async def sweep(self) -> None:
         """Close the lines of pages that are gone."""
         oldest = self._now() - _UNUSED

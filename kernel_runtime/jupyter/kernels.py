@@ -27,7 +27,7 @@ from jupyter_server.services.kernels.kernelmanager import (
 )
 from tornado import web
 
-from kernel_runtime.client import session_files
+from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError
@@ -81,20 +81,19 @@ class SessionKernelManager(ServerKernelManager):
         """Nothing here is the server's to clean up."""
 
     @emit_kernel_action_event(success_msg="Kernel {kernel_id} was attached.")
-    async def start_kernel(self, **_how: Any) -> None:
+    async def start_kernel(self, *, line: AsyncSession, **_how: Any) -> None:
         """Join the session; its supervisor is there when this returns, its kernel may not be."""
-        row = await self._line(identity.SERVER).row()
+        row = await line.row()
         self.incarnation = int(row.get("incarnation") or 0)
         self.execution_state = _STATES.get(str(row.get("state")), "dead")
         self.load_door()
         if not os.path.exists(self.file.notebook):  # noqa: ASYNC240, PTH110 - a look
-            await self._write_notebook()
+            await self._write_notebook(line)
         if not self.ready.done():
             self.ready.set_result(None)
 
-    async def _write_notebook(self) -> None:
+    async def _write_notebook(self, line: AsyncSession) -> None:
         """Have the file be there before a page opens it; the supervisor writes it when a cell has run."""
-        line = self._line(identity.SERVER)
         holder = f"first-look-{uuid.uuid4().hex}"
         if (await line.hold_notebook(holder, seconds=1)).held:
             await line.release_notebook(holder)
@@ -229,14 +228,14 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         async with self._turns[kernel_id]:
             kernel = self.session_kernel(kernel_id)
             if kernel is None:
-                kernel = await self._attach(file, kernel_id)
+                kernel = await self._attach(file, kernel_id, wanted=start_as is not None)
             if start_as is not None:
                 self.detached.discard(file.session_id)
                 await kernel.start_incarnation(start_as)
                 self.know(file)
         return kernel_id
 
-    async def _attach(self, file: SessionFile, kernel_id: str) -> SessionKernelManager:
+    async def _attach(self, file: SessionFile, kernel_id: str, *, wanted: bool) -> SessionKernelManager:
         kernel = SessionKernelManager(
             parent=self,
             log=self.log,
@@ -246,7 +245,10 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
             connection_file=str(file.front),
         )
         kernel.bind(file, lambda principal: self.clients.client_of(file, principal))
-        await kernel.start_kernel()
+        # one that is found: a kernel without a supervisor gets one, and what is being stopped may stop
+        orphaned = not spawn.is_running(file) and session_files.living_kernel(file) is not None
+        line = self.clients.client_of if wanted or orphaned else self.clients.observer_of
+        await kernel.start_kernel(line=line(file, identity.SERVER))
         state = kernel.execution_state
         self._kernels[kernel_id] = kernel
         self._kernel_connections[kernel_id] = 0

@@ -22,6 +22,7 @@ from kernel_runtime.core import reconcile
 from kernel_runtime.core.blocked import is_secret
 from kernel_runtime.core.evidence import in_words
 from kernel_runtime.core.execution_view import blocked_document
+from kernel_runtime.errors import SupervisorFault
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import AttachedSession
@@ -49,12 +50,17 @@ class Overviews:
             KernelRuntimeError: nobody can tell.
         """
         file = session_files.load(session.name)
-        if not (spawn.is_running(file) or session_files.living_kernel(file) is not None):
+        lost = False
+        try:
+            if not spawn.is_running(file):
+                common = await asyncio.to_thread(_of_stopped, file)
+            else:
+                common = await self._of_running(session, file)
+                lost = await self._has_lost(file, principal)
+        except SupervisorFault as fault:
+            if not fault.fields.get("gone"):
+                raise
             common = await asyncio.to_thread(_of_stopped, file)
-            lost = False
-        else:
-            common = await self._of_running(session)
-            lost = await self._has_lost(session, principal)
         return {
             "session": session.name,
             "session_id": session.session_id,
@@ -65,7 +71,7 @@ class Overviews:
             **common,
         }
 
-    async def _of_running(self, session: AttachedSession) -> dict[str, Any]:
+    async def _of_running(self, session: AttachedSession, file: SessionFile) -> dict[str, Any]:
         loop = asyncio.get_running_loop()
         kernel = self._kernels.session_kernel(session.kernel_id)
         told = kernel.watch.told if kernel is not None and kernel.watch is not None else 0
@@ -73,14 +79,14 @@ class Overviews:
             made, document = self._made.get(session.session_id, (0.0, {}))
             if document and document["head"] >= told and loop.time() - made < _FRESH:
                 return document
-            line = self._kernels.clients.client_for(session.name, identity.SERVER)
+            line = self._kernels.clients.observer_of(file, identity.SERVER)
             document = await _of_line(line)
             self._made[session.session_id] = (loop.time(), document)
             return document
 
-    async def _has_lost(self, session: AttachedSession, principal: str) -> bool:
+    async def _has_lost(self, file: SessionFile, principal: str) -> bool:
         """Whether the heap that this person knew is gone; looking at the page is what makes it known."""
-        line = self._kernels.clients.client_for(session.name, principal)
+        line = self._kernels.clients.observer_of(file, principal)
         await line.attach()
         return line.heap_lost
 
