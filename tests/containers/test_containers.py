@@ -55,6 +55,7 @@ class Site:
             "COMPOSE_PROJECT_NAME": PROJECT,
             "KRT_PORT": str(self.port),
             "BASE_IMAGE": BASE,
+            "BUILD_NETWORK": "none",
             "PIP_OPTIONS": "--no-index --find-links docker/wheelhouse",
         }
 
