@@ -158,9 +158,9 @@ class ControlLine:
             self._disconnect()
             for future in self._pending.values():
                 _fail(future, _Gone())  # asked of the one before
-            if not revive and not spawn.is_running(self.session):
+            connection = await self._front_door(revive=revive)
+            if connection is None:
                 return False
-            connection = await self._front_door()
             self._identity = spawn.identity(self.session)
             self._answered = False
             self._open(connection)
@@ -168,11 +168,14 @@ class ControlLine:
                 self.on_connect()
             return True
 
-    async def _front_door(self) -> wire.Connection:
+    async def _front_door(self, *, revive: bool) -> wire.Connection | None:
+        """Of a supervisor that lives; None when there is none and none is wanted."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _FRONT_TIMEOUT
         while True:
             if not spawn.is_running(self.session):
+                if not revive:  # it may have been on its way out when we began
+                    return None
                 await asyncio.to_thread(spawn.ensure_supervisor, self.session)
             # none: a supervisor that holds its lock and has not opened its door yet
             if (connection := read_front_door(self.session)) is not None:

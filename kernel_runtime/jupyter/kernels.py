@@ -58,6 +58,8 @@ class SessionKernelManager(ServerKernelManager):
     # what stock does to a process of its own, and must not do here
 
     autorestart = False
+    _activity_stream: Any = None
+    """stock's own, by which it knows what the kernel does"""
 
     @property
     def owns_kernel(self) -> bool:
@@ -336,6 +338,24 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         """Sessions stay: what nobody uses is for `krt stop` to end."""
         if self.session_kernel(kernel_id) is None:
             await super().cull_kernel_if_idle(kernel_id)
+
+    def start_watching_activity(self, kernel_id: str) -> None:
+        """As stock; a message that another key has signed tells of another door before the scan does."""
+        super().start_watching_activity(kernel_id)
+        kernel = self.session_kernel(kernel_id)
+        if kernel is None:
+            return
+        stream = kernel._activity_stream  # noqa: SLF001 - stock's own, on its own manager
+        record = stream._recv_callback  # noqa: SLF001 - made inside of the method above
+
+        def heard(parts: list[Any]) -> None:
+            try:
+                record(parts)
+            except ValueError:
+                if kernel.load_door():
+                    self.moved(kernel_id)
+
+        stream.on_recv(heard)
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
         """As stock, up to a bound: a session may run for days with no page open."""

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import kernel_runtime as kr
+from kernel_runtime.client import session_files, spawn
 from tests.contract.stock import executions, kernel_of, kill
 from tests.jupyter.server import TOKEN, Server
 from tests.support import eventually
@@ -122,6 +123,32 @@ def test_a_stopped_sessions_overview_starts_nothing(server: Server, session: kr.
     assert (found["state"], found["default_truth"], found["counts"]["lost"]) == ("stopped", "lost", 1)
     rows = server.get("/kernel-runtime/api/sessions")
     assert next(row["supervisor_pid"] for row in rows if row["name"] == session.name) is None
+    session.start()
+
+
+def test_looking_at_a_session_that_is_being_stopped_lets_it_stop(server: Server, session: kr.Session) -> None:
+    path = server.api(session.name, "overview")
+    enough = threading.Event()
+
+    def look() -> None:
+        while not enough.is_set():
+            server.get(path)
+            server.get("/kernel-runtime/api/sessions")
+
+    pages = [threading.Thread(target=look) for _ in range(3)]
+    for page in pages:
+        page.start()
+    try:
+        for _ in range(3):
+            session.start()
+            session.stop()
+            eventually(lambda: server.get(path)["state"] == "stopped", what="it is stopped")
+            assert not spawn.is_running(session_files.load(session.name))
+    finally:
+        enough.set()
+        for page in pages:
+            page.join()
+    assert not spawn.is_running(session_files.load(session.name))
     session.start()
 
 
