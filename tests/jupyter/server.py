@@ -30,6 +30,9 @@ _PATIENCE = 25.0
 class Server:
     """`jupyter server` on `root`. Killed and started again, it has the same port."""
 
+    module = "jupyter_server"
+    """what Python runs"""
+
     def __init__(self, root: Path, **config: dict[str, Any]) -> None:
         self.root = root
         self.log = root.parent / "server.log"
@@ -56,7 +59,7 @@ class Server:
         config.write_text(json.dumps(document))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "jupyter_server", f"--config={config}"],
+                [sys.executable, "-m", self.module, f"--config={config}"],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
