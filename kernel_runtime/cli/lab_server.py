@@ -227,7 +227,8 @@ def configure(how: How) -> Path:
         },
         "SQLiteYStore": {"db_path": str(state / "ystore.db")},
         "BaseFileIdManager": {"db_path": str(state / "file_id_manager.db")},
-        "LabApp": {"workspaces_dir": str(state / "workspaces")},
+        # no news: a question on every first page, and a request to a host that nobody asked for
+        "LabApp": {"workspaces_dir": str(state / "workspaces"), "news_url": None},
     }
     if how.port is not None:
         document["ServerApp"] |= {"port": how.port, "port_retries": 0}
