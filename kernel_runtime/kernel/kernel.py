@@ -428,12 +428,15 @@ class SessionKernel(IPythonKernel):
         if self.debugger is None and find_spec("debugpy") is not None:
             from ipykernel.debugger import Debugger
 
+            from kernel_runtime.kernel.debug_line import DebugLine
+
+            line = DebugLine(self.io_loop.asyncio_loop)
             self.debugger = Debugger(
                 self.log,
                 self.debugpy_stream,
                 self._publish_debug_event,
-                self.debug_shell_socket,
-                self.session,
+                line,
+                line,
                 self._kernel_modules,
                 self.debug_just_my_code,
                 self.filter_internal_frames,

@@ -1,0 +1,73 @@
+"""The debugger starts in a session's kernel, and never holds up its control channel."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from itertools import count
+from typing import Any
+
+import pytest
+from jupyter_client.blocking.client import BlockingKernelClient
+
+from kernel_runtime.kernel import debug_line
+from kernel_runtime.kernel.debug_line import DebugLine
+from tests.contract.stock import running_session, stock_client
+from tests.support import eventually
+
+_numbers = count(1)
+_START = {"clientID": "test", "adapterID": "python", "pathFormat": "path", "linesStartAt1": True}
+
+
+def ask(client: BlockingKernelClient, command: str, **arguments: Any) -> dict[str, Any]:
+    """The debugger's answer to one request on the control channel."""
+    content = {"type": "request", "command": command, "seq": next(_numbers), "arguments": arguments}
+    message = client.session.msg("debug_request", content)
+    client.control_channel.send(message)
+
+    def answer() -> dict[str, Any] | None:
+        reply: dict[str, Any] = client.get_control_msg(timeout=20)
+        return reply["content"] if reply["parent_header"]["msg_id"] == message["header"]["msg_id"] else None
+
+    found = eventually(answer, 20, f"an answer to {command}")
+    assert found is not None
+    return found
+
+
+def test_the_debugger_starts_and_attaches() -> None:
+    with running_session() as session:
+        session.execute("x = 1")
+        with stock_client(session) as client:
+            assert ask(client, "debugInfo")["body"]["isStarted"] is False
+            assert ask(client, "initialize", **_START)["success"] is True
+            assert ask(client, "attach")["success"] is True
+            assert ask(client, "debugInfo")["body"]["isStarted"] is True
+        assert session.execute("x + 1").text == "2"
+
+
+@pytest.mark.parametrize("code, status", [("pass", "ok"), ("1 / 0", "error")])
+def test_the_line_says_how_its_code_ended(code: str, status: str) -> None:
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    try:
+        line = DebugLine(loop)
+        line.send(None, "execute_request", {"code": code, "silent": True}, None, b"")
+        assert line.recv(None)[1]["content"]["status"] == status
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def test_the_line_waits_for_a_busy_thread_no_longer_than_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(debug_line, "PATIENCE", 0.05)
+    loop = asyncio.new_event_loop()  # which nobody runs
+    ran: list[int] = []
+    line = DebugLine(loop)
+    line.send(None, "execute_request", {"code": "ran.append(1)", "silent": True})
+    assert line.recv(None)[1]["content"]["status"] == "aborted"
+    loop.call_soon(loop.stop)
+    loop.run_forever()
+    loop.close()
+    assert ran == []
