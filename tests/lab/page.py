@@ -51,6 +51,11 @@ class NotebookPage:
         editor = self.page.locator(".jp-InputArea-editor", has_text=source)
         return self.cells.filter(has=editor)
 
+    @property
+    def active(self) -> Locator:
+        """The source of the cell that the person is at."""
+        return self.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .cm-content")
+
     def sources(self) -> list[str]:
         """Of all cells that are shown, from the top; empty ones left out."""
         found = [text.strip() for text in self.cells.locator(".cm-content").all_inner_texts()]
@@ -102,7 +107,7 @@ class NotebookPage:
         self.page.keyboard.press("b")
         self.page.keyboard.press("Enter")
         self.page.keyboard.insert_text(source)
-        expect(self.cell(source.splitlines()[0])).to_be_visible()
+        expect(self.active).to_contain_text(source.splitlines()[0])
 
     def run(self, source: str) -> None:
         """A new cell at the end, typed and run as a person does."""
@@ -114,12 +119,18 @@ class NotebookPage:
         self.cell(source).locator(".cm-content").click()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(new)
-        expect(self.cell(new.splitlines()[0])).to_be_visible()
+        expect(self.active).to_contain_text(new.splitlines()[0])
 
     def menu(self, menu: str, item: str) -> None:
         """Choose from the menu bar."""
         self.page.locator(".lm-MenuBar-item", has_text=re.compile(rf"^{menu}$")).click()
         self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(rf"^{item}")).first.click()
+
+    def command(self, label: str) -> None:
+        """Run a command from the palette."""
+        self.page.keyboard.press("Control+Shift+C")
+        self.page.locator(".lm-CommandPalette-input").fill(label)
+        self.page.locator(".lm-CommandPalette-itemLabel", has_text=label).first.click()
 
     @property
     def dialog(self) -> Locator:

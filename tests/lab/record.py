@@ -55,5 +55,9 @@ def file_of(session: kr.Session) -> dict[str, Any]:
 
 
 def saved(session: kr.Session, source: str) -> dict[str, Any] | None:
-    """The code cell with that text in its source, as the notebook file has it."""
-    return next((cell for cell in file_of(session)["cells"] if source in "".join(cell["source"])), None)
+    """The cell with that text in its source, as the file has it; None also while a save is half done."""
+    try:
+        cells = file_of(session)["cells"]
+    except ValueError:
+        return None
+    return next((cell for cell in cells if source in "".join(cell["source"])), None)

@@ -20,7 +20,12 @@ def path_of(session: kr.Session) -> Path:
 
 
 def sources(session: kr.Session) -> list[str]:
-    return ["".join(cell["source"]) for cell in file_of(session)["cells"]]
+    """Of all cells in the file; none while a save is half done."""
+    try:
+        cells = file_of(session)["cells"]
+    except ValueError:
+        return []
+    return ["".join(cell["source"]) for cell in cells]
 
 
 def in_the_file(session: kr.Session, text: str) -> None:
