@@ -80,16 +80,15 @@ class Writer:
             if state:
                 self._mark_waiting(execution_id)
             return
-        metadata: dict[str, Any] = {}
         settle = state or self._settled.get(shown.cell_id) != execution_id
-        cell = self._settle(shown, metadata) if settle else self._notebook.cells.get(shown.cell_id)
+        cell = self._settle(shown) if settle else self._notebook.cells.get(shown.cell_id)
         if cell is None or cell.get("cell_type") != "code":
             return
         written = self._notebook.set_outputs(cell, shown.outputs, self._applied.get(execution_id))
         if settle:
             # after the outputs: what is told to have ended is complete
             values = {"execution_count": shown.execution_count, "execution_state": shown.state}
-            self._notebook.set_values(cell, values, {**shown.metadata, **metadata})
+            self._notebook.set_values(cell, values, shown.metadata)
         if shown.execution.status == "done":
             self._forget(execution_id)
             return
@@ -133,11 +132,8 @@ class Writer:
 
     # cells
 
-    def _settle(self, shown: Shown, metadata: dict[str, Any]) -> CellMap | None:
-        """The cell in its place and with its source; None where people took it out.
-
-        `metadata` gets what its metadata needs beside the journal's.
-        """
+    def _settle(self, shown: Shown) -> CellMap | None:
+        """The cell in its place and with its source; None where people took it out."""
         cell_id, execution_id = shown.cell_id, shown.execution.execution_id
         self.new.add(cell_id)
         cell = self._notebook.cells.get(cell_id)
@@ -158,8 +154,8 @@ class Writer:
         if not _shows(before, execution_id):
             self._settle_source(shown, cell, before)
             if not shown.execution.principal.startswith("human:") and before.get("trusted"):
-                # who trusted what it showed did not see this
-                metadata["trusted"] = False
+                # who trusted what it showed has not seen what comes now
+                self._notebook.set_values(cell, {}, {"trusted": False})
         return cell
 
     def _settle_source(self, shown: Shown, cell: CellMap, metadata: dict[str, Any]) -> None:

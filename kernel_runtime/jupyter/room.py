@@ -12,12 +12,16 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, Protocol
 
 from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
 from jupyter_server_ydoc.utils import LogLevel, OutOfBandChanges  # type: ignore[import-untyped]
 from jupyter_ydoc import YNotebook
 from pycrdt.store import YDocNotFound
+
+_DRAIN = 5.0
+"""seconds"""
 
 
 class Keeper(Protocol):
@@ -100,7 +104,31 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
 
     async def stop(self) -> None:
         await self.keeper.leave()
+        await self._drain()
         await super().stop()
+
+    async def _drain(self) -> None:
+        """Have what was written last told to pages and kept, before the room ends.
+
+        A stock room that ends over an update ends the tasks of all other rooms with it, and one that ends
+        over a write into its store leaves the store locked for seconds.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_DRAIN):
+                while self._update_receive_stream.statistics().current_buffer_used:  # noqa: ASYNC110 - a stream does not tell when it is empty
+                    await asyncio.sleep(0.01)
+                await asyncio.sleep(0)  # the last write is at the store's lock
+                if self.ystore is not None and hasattr(self.ystore, "lock"):
+                    async with self.ystore.lock:
+                        pass
+
+    async def _broadcast_updates(self) -> None:
+        try:
+            await super()._broadcast_updates()
+        except AttributeError:
+            if self._task_group is not None:
+                raise
+            # it ended over an update; see `_drain`
 
     # for the keeper
 

@@ -2,7 +2,8 @@
 
 The document itself is kept by jupyter-collaboration. Which of its changes were not saved, and which of the
 file's it has not seen, is known by comparing both with this. A mark in the document tells whether it is
-this document's: two servers on one session each have one of their own.
+this document's: two servers on one session each have one of their own. A document that was not kept as far
+as it had been saved has no base: what it lacks was not taken out.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from pycrdt import Decoder
 
 from kernel_runtime.jupyter.mirror_document import SharedNotebook
 from kernel_runtime.jupyter.room_merge import Base
@@ -25,6 +27,8 @@ MARK = "kernel_runtime_base"
 
 class _Kept(Struct, frozen=True):
     mark: str
+    state: bytes
+    """the document's state vector"""
     base: Base
 
 
@@ -43,7 +47,11 @@ class KeptBase:
         except (OSError, msgspec.MsgspecError) as error:
             log.info("%s cannot be read: %s", self._path, error)
             return None
-        return kept.base if kept.mark == notebook.document.ystate.get(MARK) else None
+        if kept.mark != notebook.document.ystate.get(MARK):
+            return None
+        now = _clocks(notebook.document.ydoc.get_state())
+        has_all = all(now.get(client, 0) >= clock for client, clock in _clocks(kept.state).items())
+        return kept.base if has_all else None
 
     def write(self, notebook: SharedNotebook, base: Base) -> None:
         mark = notebook.document.ystate.get(MARK)
@@ -52,7 +60,18 @@ class KeptBase:
             with notebook.write():
                 notebook.document.ystate[MARK] = mark
         try:
-            self._path.write_bytes(msgspec.json.encode(_Kept(mark, base)))
+            state = notebook.document.ydoc.get_state()
+            self._path.write_bytes(msgspec.json.encode(_Kept(mark, state, base)))
         except OSError as error:
             # then unsaved edits of a killed server are all kept, also where they are older
             log.info("%s cannot be written: %s", self._path, error)
+
+
+def _clocks(state: bytes) -> dict[int, int]:
+    """A state vector: how much of each client's writing is there."""
+    decoder = Decoder(state)
+    clocks: dict[int, int] = {}
+    for _ in range(decoder.read_var_uint()):
+        client = decoder.read_var_uint()
+        clocks[client] = decoder.read_var_uint()
+    return clocks

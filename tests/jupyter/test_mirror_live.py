@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 import kernel_runtime as kr
+from kernel_runtime.notebook.render import CAP_BYTES
 from tests.jupyter.server import Server
 from tests.jupyter.shared_page import Page, collaborative, ended, known, page, saved_cells
 from tests.support import eventually
@@ -148,3 +151,42 @@ def test_what_is_typed_on_while_the_cell_runs_stays_in_it(
     assert cell["source"] == source + "  # and more"
     assert cell["outputs"][0]["data"]["text/plain"] == "7"
     assert len(opened.cells()) == 2
+
+
+def test_what_is_printed_for_ever_stays_within_the_cap(opened: Page, session: kr.Session, gate: Path) -> None:
+    source = (
+        "line = 'x' * 999 + '\\n'\n"
+        "for n in range(12_000): print(n, line, end='')\n"
+        f"open({str(gate)!r}).read()\nprint('end')"
+    )
+    session.submit(source, cell_id="flood")
+    opened.until(lambda: "are left out here" in opened.text("flood"), 60, "the gap")
+    opened.until(lambda: "11999 xxx" in opened.text("flood")[-2000:], 60, "the last lines")
+    assert len(opened.text("flood")) < CAP_BYTES // 2 + (20 << 10)
+    gate.write_text("on")
+    ended(opened, "flood")
+    assert opened.text("flood").endswith("end\n")
+    assert CAP_BYTES - 4096 < len(opened.text("flood")) < CAP_BYTES + 4096
+
+
+def test_an_agent_s_output_is_not_trusted_where_a_person_s_was(opened: Page, session: kr.Session) -> None:
+    session.execute("1", timeout=60, cell_id="trust")
+    ended(opened, "trust")
+    with opened.doc.transaction():
+        opened.notebook.ycells[opened.at("trust")]["metadata"]["trusted"] = True
+    opened.sync()
+    session.execute("2", timeout=60, cell_id="trust")
+    opened.until(lambda: ended(opened, "trust")["execution_count"] == 3, what="the second one")
+    cell = opened.cell("trust")
+    assert cell is not None
+    assert cell["metadata"]["trusted"] is False
+
+
+def test_first_output_is_on_the_page_soon(opened: Page, session: kr.Session) -> None:
+    late = []
+    for n in range(10):
+        session.execute(f"import time; print(time.time(), {n})", timeout=60, cell_id=f"n{n}")
+        opened.until(partial(opened.text, f"n{n}"), what="the text")
+        late.append(time.time() - float(opened.text(f"n{n}").split()[0]))
+    # measured on two busy cores: 11 to 33 ms; here only that nobody waits for a timer of seconds
+    assert sorted(late)[len(late) // 2] < 0.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 import kernel_runtime as kr
 from tests.contract.stock import kill, supervisor_of
 from tests.jupyter.server import Server
-from tests.jupyter.shared_page import collaborative, ended, file_of, known, page, saved_cells
+from tests.jupyter.shared_page import Page, collaborative, ended, file_of, known, page, saved_cells
 from tests.support import eventually
 
 
@@ -43,6 +44,10 @@ def waits(gate: Path) -> str:
     return f"print('begins', flush=True); open({str(gate)!r}).read(); print('ends', flush=True)"
 
 
+def _says(one: Page, cell_id: str, text: str) -> bool:
+    return one.text(cell_id) == text
+
+
 def test_closed_over_a_running_cell_and_opened_again(server: Server, ran: kr.Session, gate: Path) -> None:
     path = f"{ran.name}.ipynb"
     with page(server, path) as first:
@@ -58,7 +63,7 @@ def test_closed_over_a_running_cell_and_opened_again(server: Server, ran: kr.Ses
     with page(server, path, first.doc) as back, page(server, path) as other:
         for one in (back, other):
             ended(one, "after")
-            one.until(lambda one=one: one.text("long") == "begins\nends\n", what="all of it, once")
+            one.until(partial(_says, one, "long", "begins\nends\n"), what="all of it, once")
             assert [cell["id"] for cell in one.cells()] == ["before", "long", "after"]
 
 
@@ -77,7 +82,7 @@ def test_the_server_is_killed_over_a_running_cell(server: Server, ran: kr.Sessio
     with page(server, path, before.doc) as back, page(server, path) as other:
         for one in (back, other):
             ended(one, "after")
-            one.until(lambda one=one: one.text("long") == "begins\nends\n", what="all of it, once")
+            one.until(partial(_says, one, "long", "begins\nends\n"), what="all of it, once")
             assert [cell["id"] for cell in one.cells()] == ["before", "long", "after"]
 
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import inspect
+from pathlib import Path
 from typing import Any
 
 import pytest
-from jupyter_server_ydoc.app import YDocExtension
-from jupyter_server_ydoc.loaders import FileLoader
-from jupyter_server_ydoc.rooms import DocumentRoom
-from jupyter_server_ydoc.websocketserver import JupyterWebsocketServer
+from jupyter_server_ydoc.app import YDocExtension  # type: ignore[import-untyped]
+from jupyter_server_ydoc.loaders import FileLoader  # type: ignore[import-untyped]
+from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
+from jupyter_server_ydoc.websocketserver import JupyterWebsocketServer  # type: ignore[import-untyped]
 from jupyter_ydoc import YNotebook
 from jupyter_ydoc.utils import cast_all
 from pycrdt import Array, Doc, Map, Text
+from pycrdt.store import SQLiteYStore
+from pycrdt.websocket import YRoom
 
 from kernel_runtime.jupyter.mirror_document import ORIGIN, SharedNotebook
 from kernel_runtime.jupyter.room import SessionRoom
+from kernel_runtime.jupyter.room_base import KeptBase
+from kernel_runtime.jupyter.room_merge import base_of
 
 
 def parameters(function: Any) -> list[str]:
@@ -131,6 +136,30 @@ def test_a_document_becomes_another_with_the_cells_that_can_stay_left_alone() ->
     assert shared.source(shared.cells["c"]) == "changed"
     assert shared.cells["b"] is maps["b"]
     assert shared.cells["c"] is maps["c"]
+
+
+def test_what_was_saved_is_no_base_for_a_document_that_was_not_kept_so_far(tmp_path: Path) -> None:
+    shared = notebook("a")
+    kept = KeptBase(tmp_path)
+    base = base_of(shared.content())
+    kept.write(shared, base)
+    before = shared.document.ydoc.get_update()
+    assert kept.read(shared) == base
+    shared.insert(1, cell("b"))
+    kept.write(shared, base_of(shared.content()))
+    older = YNotebook(Doc())
+    older.ydoc.apply_update(before)
+    assert kept.read(SharedNotebook(older)) is None
+    older.ydoc.apply_update(shared.document.ydoc.get_update())
+    assert kept.read(SharedNotebook(older)) == base_of(shared.content())
+
+
+def test_a_room_that_ends_over_an_update_is_drained() -> None:
+    assert "current_buffer_used" in inspect.getsource(SessionRoom)
+    source = inspect.getsource(YRoom)
+    assert "self._update_send_stream, self._update_receive_stream = create_memory_object_stream" in source
+    assert "if self._task_group.cancel_scope.cancel_called" in source
+    assert "async with self.lock:" in inspect.getsource(SQLiteYStore)
 
 
 def test_offsets_in_a_text_are_bytes_and_a_text_grows_by_its_own_name() -> None:
