@@ -40,6 +40,8 @@ class Engine:
             "DOCKER_BUILDKIT": "1",
             "COMPOSE_DOCKER_CLI_BUILD": "1",
         }
+        self.beside: list[subprocess.Popen[bytes]] = []
+        """processes that work in its place, and end with it"""
         with self.log.open("wb") as log:
             self._daemon = subprocess.Popen(
                 [
@@ -101,6 +103,9 @@ class Engine:
 
     def close(self) -> None:
         """End the engine, and with it whatever still runs on it."""
+        for process in self.beside:
+            process.terminate()
+            process.wait(60)
         left = self.docker("ps", "--quiet").split()
         if left:
             self.docker("rm", "--force", *left)
@@ -121,7 +126,7 @@ def begin_base(engine: Engine) -> subprocess.Popen[bytes]:
     """Start making the base's files; takes a minute."""
     keep_small = [f"--dpkgopt=path-exclude=/usr/share/{what}/*" for what in ("doc", "man", "locale", "info")]
     with (engine.place / "base.log").open("wb") as log:
-        return subprocess.Popen(
+        making = subprocess.Popen(
             [
                 "mmdebstrap",
                 "--variant=minbase",
@@ -137,6 +142,8 @@ def begin_base(engine: Engine) -> subprocess.Popen[bytes]:
             stderr=log,
             env={**os.environ, "TMPDIR": str(engine.place)},
         )
+    engine.beside.append(making)
+    return making
 
 
 def import_base(engine: Engine, made: subprocess.Popen[bytes], tag: str) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import shutil
 import socket
-import subprocess
 import sys
 import urllib.error
 import urllib.parse
@@ -28,7 +27,7 @@ ROOT = Path(__file__).parent.parent.parent
 BASE = "base:made-here"
 PROJECT = "krt-proof"
 
-pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [pytest.mark.containers, pytest.mark.slow, pytest.mark.timeout(600)]
 
 
 class Site:
@@ -153,21 +152,8 @@ def context(engine: engines.Engine) -> Path:
     """What the image is made of: our wheel, docker/, the lock and the wheels that it names."""
     base = engines.begin_base(engine)
     where = engine.place / "context"
-    subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "build",
-            "--no-isolation",
-            "--wheel",
-            "--outdir",
-            str(where / "dist"),
-            str(ROOT),
-        ],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=True,
-    )
+    wheel = ["--no-isolation", "--wheel", "--outdir", str(where / "dist"), str(ROOT)]
+    engine.run(sys.executable, "-m", "build", *wheel)
     shutil.copytree(ROOT / "docker", where / "docker")
     shutil.copy(ROOT / ".dockerignore", where)
     (where / "requirements").mkdir()
