@@ -115,7 +115,8 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(_DRAIN):
-                while self._update_receive_stream.statistics().current_buffer_used:  # noqa: ASYNC110 - a stream does not tell when it is empty
+                stream = self._update_receive_stream
+                while stream.statistics().current_buffer_used:  # noqa: ASYNC110 - it does not tell when it is empty
                     await asyncio.sleep(0.01)
                 await asyncio.sleep(0)  # the last write is at the store's lock
                 if self.ystore is not None and hasattr(self.ystore, "lock"):

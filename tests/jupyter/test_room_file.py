@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -47,6 +48,11 @@ def code(cell_id: str, source: str) -> dict[str, Any]:
 
 def saved_sources(server: Server, session: kr.Session) -> list[str]:
     return ["".join(cell["source"]) for cell in saved_cells(server, session)]
+
+
+def digest_of(server: Server, session: kr.Session) -> str:
+    """As the room tells the pages once it has saved the file."""
+    return hashlib.sha256(file_of(server, session).read_bytes()).hexdigest()
 
 
 def rewrite(server: Server, session: kr.Session, **sources: str) -> None:
@@ -97,6 +103,7 @@ def test_an_old_copy_takes_no_cell_away(opened: Page, server: Server, session: k
     opened.add(len(opened.cells()), "note", "# by hand", "markdown")
     everything = ["# t", "a = 1; a", "idle", "b = 2; b", "# by hand"]
     eventually(lambda: saved_sources(server, session) == everything, what="saved")
+    opened.until(lambda: opened.notebook.hash == digest_of(server, session), what="the end of the save")
     file_of(server, session).write_bytes(old)  # git checkout
     # the note was in the file that was replaced, and is taken out by that, as it is without an open page
     without = ["# t", "a = 1; a", "idle", "b = 2; b"]
