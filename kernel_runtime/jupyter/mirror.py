@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 from typing import Any, Protocol
 
 from jupyter_server_ydoc.app import YDocExtension  # type: ignore[import-untyped]
@@ -25,6 +26,8 @@ log = logging.getLogger("kernel_runtime.jupyter")
 LOOK = 1.0
 """seconds between two looks at all rooms"""
 PRINCIPAL = "system"
+_LEAVE = 15.0
+"""seconds that the server's end waits for what is open to be saved; leases end with the process"""
 
 
 class Known(Protocol):
@@ -70,7 +73,11 @@ class Mirrors:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         kept, self._kept = self._kept, {}
-        await asyncio.gather(*(keeper.leave() for _, keeper, _ in kept.values()), return_exceptions=True)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LEAVE):
+                await asyncio.gather(
+                    *(keeper.leave() for _, keeper, _ in kept.values()), return_exceptions=True
+                )
 
     async def _watch(self) -> None:
         while True:

@@ -35,6 +35,8 @@ LATEST = 5.0
 """seconds until a change is saved while others follow it"""
 SHARE = 10
 """a save that took t is followed by a pause of at least SHARE times t"""
+_RELEASE = 3.0
+"""seconds that leaving waits for the supervisor to take the file back"""
 _TRIES = 5
 
 
@@ -126,8 +128,9 @@ class RoomKeeper:
             self._follow.close()
         if self._notebook is not None:
             self._notebook.close()
-        with suppress(KernelRuntimeError):
-            await self.session.release_notebook(self._holder)
+        with suppress(KernelRuntimeError, TimeoutError):  # then it ends by itself
+            async with asyncio.timeout(_RELEASE):
+                await self.session.release_notebook(self._holder)
         await self.session.detach()
 
     # the lease
