@@ -24,8 +24,7 @@ LONG = 60.0
 
 @pytest.fixture
 def notebook(krt_home: Path) -> Path:
-    path = krt_home.parent / "work.ipynb"
-    return path
+    return krt_home.parent / "work.ipynb"
 
 
 @pytest.fixture
