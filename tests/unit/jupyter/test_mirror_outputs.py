@@ -72,9 +72,7 @@ def test_text_is_never_put_in_after_a_removal_behind_something_else() -> None:
     assert steps(old, new) == [Replace(0, new)]
 
 
-@pytest.mark.parametrize(
-    "one, other, n", [("", "", 0), ("a", "", 0), ("abc", "abd", 2), ("ab", "abc", 2)]
-)
+@pytest.mark.parametrize("one, other, n", [("", "", 0), ("a", "", 0), ("abc", "abd", 2), ("ab", "abc", 2)])
 def test_common_prefix(one: str, other: str, n: int) -> None:
     assert common_prefix(one, other) == n
 
