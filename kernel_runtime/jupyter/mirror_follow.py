@@ -81,7 +81,7 @@ class Follow:
                 self._cells.take(entry)
             await asyncio.sleep(0)
             journal = self._session.journal
-        self._cells.unfinished()
+        self._writer.rest(self._cells.unfinished())
         for execution_id in list(self._cells.touched):
             del self._cells.touched[execution_id]
             self._writer.write(execution_id)

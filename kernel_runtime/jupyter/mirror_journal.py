@@ -160,11 +160,14 @@ class Cells:
             if live is not None and isinstance(fact, ExecutionStarted):
                 live.seq = entry.seq
 
-    def unfinished(self) -> None:
-        """Have news of all that is queued or runs."""
+    def unfinished(self) -> set[str]:
+        """Have news of all that is queued or runs; the notebook ids of their cells."""
+        found = set()
         for status in ("queued", "running", "blocked"):
             for row in self._journal().executions(status=status):
                 self.touched[row.execution_id] = True
+                found.add(notebook_id(row.cell_id))
+        return found
 
     def shown(self, execution_id: str) -> Shown | None:
         """What its cell shows; None where that is another execution, or a silent one."""

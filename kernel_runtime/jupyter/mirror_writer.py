@@ -117,6 +117,12 @@ class Writer:
         if self._notebook.metadata().get(OURS) != ours:
             self._notebook.set_metadata(OURS, ours)
 
+    def rest(self, pending: set[str]) -> None:
+        """Cells that ended while nobody followed run no more: a killed server's store says that they do."""
+        for cell_id, cell in self._notebook.cells.items():
+            if cell_id not in pending and cell.get("execution_state") == "running":
+                self._notebook.set_values(cell, {"execution_state": "idle"}, {})
+
     def _mark_waiting(self, execution_id: str) -> None:
         """A cell that waits to run again shows what it showed, and that it waits."""
         execution = self._cells.execution(execution_id)
@@ -164,7 +170,10 @@ class Writer:
         based_on = self._agreed.pop(shown.cell_id, None) or _written(metadata)
         if digest == ran:
             return
-        if digest != based_on:  # people edited it
+        if digest != based_on and not (
+            based_on is None and shown.source.startswith(source)
+        ):  # people edited it
+            # (a beginning of what ran is what a killed server's store had of it when that was typed)
             if based_on in {None, ran}:
                 return
             self._keep_beside(shown.cell_id, source, metadata)

@@ -23,7 +23,7 @@ from tests.lab.server import LabServer
 
 SCREENSHOTS = Path(__file__).parents[2] / ".lab-screenshots"
 CHROMIUM = "/usr/bin/chromium"
-_FLAGS = [
+FLAGS = [
     "--no-sandbox",
     "--disable-gpu",
     "--disable-quic",
@@ -46,7 +46,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def browser() -> Iterator[Browser]:
     """Started before any KRT_HOME is set: it belongs to no module."""
     with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
         yield chromium
         chromium.close()
 
