@@ -1,10 +1,14 @@
-"""The debugger's line to the thread that runs cells.
+"""The debugger's line to the thread that runs cells, and its requests in order.
 
 ipykernel's debugger has debugpy started by an execute_request on the kernel's shell socket and waits there
 for the reply. Ours come out of the outbox, so it would wait for ever, and the control thread with it. This
 stands for that socket and the session that writes to it, and runs the code itself.
 
 It waits `PATIENCE` at most: while a cell runs, the debugger cannot be started, and says so.
+
+debugpy's answers come in a queue without regard for who asked, so that of two requests at a time one gets the
+other's. Where that happens to the look at the threads after a stop, no page ever hears of the stop; so one
+waits for the other.
 """
 
 from __future__ import annotations
@@ -53,3 +57,15 @@ class DebugLine:
         except Exception:  # noqa: BLE001 - whatever debugpy raised, it does not listen
             return None, {"content": {"status": "error"}}
         return None, {"content": {"status": "ok"}}
+
+
+def one_at_a_time(debugger: Any) -> None:
+    """Have its requests to debugpy wait for each other."""
+    turn = asyncio.Lock()
+    forward = debugger._forward_message  # noqa: SLF001 - ipykernel's, held by tests/contract/test_kernel_debugger.py
+
+    async def forward_in_turn(message: dict[str, Any]) -> Any:
+        async with turn:
+            return await forward(message)
+
+    debugger._forward_message = forward_in_turn  # noqa: SLF001

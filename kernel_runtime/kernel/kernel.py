@@ -428,7 +428,7 @@ class SessionKernel(IPythonKernel):
         if self.debugger is None and find_spec("debugpy") is not None:
             from ipykernel.debugger import Debugger
 
-            from kernel_runtime.kernel.debug_line import DebugLine
+            from kernel_runtime.kernel.debug_line import DebugLine, one_at_a_time
 
             line = DebugLine(self.io_loop.asyncio_loop)
             self.debugger = Debugger(
@@ -441,6 +441,7 @@ class SessionKernel(IPythonKernel):
                 self.debug_just_my_code,
                 self.filter_internal_frames,
             )
+            one_at_a_time(self.debugger)
             self.debugpy_stream.on_recv(self.dispatch_debugpy, copy=False)
             self._stopped_queue = asyncio.ensure_future(self.poll_stopped_queue())
         return await super().do_debug_request(msg)

@@ -11,7 +11,7 @@ import pytest
 from jupyter_client.blocking.client import BlockingKernelClient
 
 from kernel_runtime.kernel import debug_line
-from kernel_runtime.kernel.debug_line import DebugLine
+from kernel_runtime.kernel.debug_line import DebugLine, one_at_a_time
 from tests.contract.stock import running_session, stock_client
 from tests.support import eventually
 
@@ -43,6 +43,23 @@ def test_the_debugger_starts_and_attaches() -> None:
             assert ask(client, "attach")["success"] is True
             assert ask(client, "debugInfo")["body"]["isStarted"] is True
         assert session.execute("x + 1").text == "2"
+
+
+def test_two_requests_at_a_time_each_get_their_own_answer() -> None:
+    """Mechanism: both wait on debugpy's one queue of answers, and without turns the first takes either."""
+
+    class Debugger:
+        async def _forward_message(self, message: str) -> str:
+            self.asked = message
+            await asyncio.sleep(0)
+            return f"to {self.asked}"
+
+    async def ask_two() -> list[str]:
+        debugger = Debugger()
+        one_at_a_time(debugger)
+        return list(await asyncio.gather(*map(debugger._forward_message, ["threads", "source"])))
+
+    assert asyncio.run(ask_two()) == ["to threads", "to source"]
 
 
 @pytest.mark.parametrize("code, status", [("pass", "ok"), ("1 / 0", "error")])

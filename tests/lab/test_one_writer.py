@@ -81,7 +81,10 @@ def test_a_file_edited_by_hand_under_an_open_page(session: kr.Session, notebook:
 
 
 def test_a_checkout_under_an_open_page(session: kr.Session, notebook: NotebookPage) -> None:
-    """An old copy comes back: what ran since is put back, what is being written stays."""
+    """An old copy comes back: what ran since is put back, what people do afterwards is there too.
+
+    A cell that never ran and was in the replaced file goes with that file, as whoever checks it out asks.
+    """
     path = path_of(session)
     repository = path.parent / f"repository-of-{session.name}"
     git = ["git", "-c", "user.name=t", "-c", "user.email=t@example.org", f"--git-dir={repository}"]
@@ -96,22 +99,18 @@ def test_a_checkout_under_an_open_page(session: kr.Session, notebook: NotebookPa
     run("add", path.name)
     run("commit", "-q", "-m", "then")
     session.execute("print('ran since')")
-    notebook.write("written = 'since'")
-    in_the_file(session, "written = 'since'")
+    notebook.write("never_ran = 'and was saved'")
+    in_the_file(session, "never_ran")
     in_the_file(session, "print('ran since')")
     run("checkout", "--", path.name)
+    expect(notebook.cell("never_ran")).to_have_count(0, timeout=30_000)
+    notebook.shows("ran since", "ran since")
+    notebook.write("written = 'after'")
     session.execute("print('ran after')")
     notebook.shows("ran after", "ran after")
-    notebook.shows("ran since", "ran since")
-    expect(notebook.cell("written = 'since'")).to_have_count(1)
-    eventually(
-        lambda: (
-            {"origin = 1", "print('ran since')", "print('ran after')", "written = 'since'"}
-            <= set(sources(session))
-        ),
-        30,
-        "the file has all of it",
-    )
+    expect(notebook.cell("written = 'after'")).to_have_count(1)
+    wanted = {"origin = 1", "print('ran since')", "print('ran after')", "written = 'after'"}
+    eventually(lambda: set(sources(session)) == wanted, 30, "the file has all of it")
     undisturbed(notebook)
 
 
