@@ -156,4 +156,10 @@ def replace_supervisor(session: kr.Session, signum: int = 9) -> None:
     """The supervisor is killed, and the next command brings another."""
     old = supervisor_of(session)
     kill(old, signum)
-    eventually(lambda: supervisor_of(session) != old, 30, "another supervisor")
+
+    def is_replaced() -> bool:
+        # one that was asked while it ended may be gone by the time it is looked for
+        now = process.identify(int(session.row()["supervisor_pid"] or 0))
+        return now is not None and now != old
+
+    eventually(is_replaced, 30, "another supervisor")

@@ -335,17 +335,22 @@ def test_s49_output_while_the_disk_is_full(full_rig: Rig, small_disk: Path):
 # -- what the next supervisor must know
 
 
-def test_an_answered_prompt_is_not_asked_again(rig: Rig):
+def test_an_answered_prompt_is_not_asked_again(rig: Rig, tmp_path: Path):
     """The prompt is still in the outbox; that it was answered is in the journal."""
     session = rig.attach()
+    gate = tmp_path / "gate"
     x = rig.submit(
-        session, "asks", "import time\nname = input('who? ')\ntime.sleep(1.5)\nprint('hello', name)"
+        session,
+        "asks",
+        f"import os, time\nname = input('who? ')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)\n"
+        "print('hello', name)",
     )
     eventually(lambda: session.row()["state"] == "blocked", what="it asks")
     session.answer("world")
     rig.kill(rig.supervisor_pid())
     other = rig.attach("agent:b")
     assert other.row()["state"] == "busy"
+    gate.touch()
     x.wait(20)
     assert (x.outcome, x.text) == ("ok", "hello world\n")
     rig.check()
