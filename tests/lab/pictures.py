@@ -53,6 +53,7 @@ def _story(session: kr.Session, page: Page, lab: LabServer) -> None:
         krt("exec", session.name, source, "--as", "agent:analyst")
     page.goto(lab.page_of("flights.ipynb"))
     notebook = NotebookPage(page, "flights.ipynb").ready()
+    page.get_by_role("button", name="No", exact=True).click()  # JupyterLab's news
     page.locator(".jp-SideBar.jp-mod-left .lm-TabBar-tab.lm-mod-current").click()
     notebook.run(_WORST)
     done(session, _WORST)
@@ -68,13 +69,13 @@ def _story(session: kr.Session, page: Page, lab: LabServer) -> None:
     asked.wait(timeout=20)
     kill(kernel_of(session))
     expect(notebook.badge("by_carrier =")).to_contain_text("lost", timeout=20_000)
-    expect(notebook.section("loss")).to_be_visible()
+    expect(notebook.section("loss")).to_contain_text("The heap that you knew is gone", timeout=20_000)
     page.locator(".jp-WindowedPanel-outer").evaluate("one => one.scrollTo(0, 0)")
     _take(page, "lab-after-a-loss")
 
 
 def _take(page: Page, name: str) -> None:
-    page.screenshot(path=PICTURES / f"{name}.png")
+    page.screenshot(path=PICTURES / f"{name}.png", animations="disabled")
 
 
 if __name__ == "__main__":
