@@ -27,7 +27,7 @@ def test_a_typed_cell_is_journaled_with_who_and_key(session: kr.Session, noteboo
     cell = eventually(lambda: saved(session, "mine = origin"), 20, "the file has the cell")
     assert cell is not None
     assert cell["id"] == ran.cell_id
-    expect(notebook.badge("mine = origin")).to_have_count(0)
+    expect(notebook.badge("mine = origin")).to_have_count(0, timeout=30_000)
 
 
 def test_people_and_agents_share_one_heap(session: kr.Session, notebook: NotebookPage) -> None:
