@@ -13,6 +13,16 @@ from tests.conftest import isolated
 from tests.contract.stock import running_session
 from tests.jupyter.server import Server
 
+_IN_MAKE_TEST = ("test_api.py", "test_room_contract.py", "test_kernels.py")
+"""what `make test` has time for; `.ci/run` runs all"""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.parent == here and item.path.name not in _IN_MAKE_TEST:
+            item.add_marker(pytest.mark.slow)
+
 
 @pytest.fixture(scope="module", autouse=True)
 def krt_home() -> Iterator[Path]:
