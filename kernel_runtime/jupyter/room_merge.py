@@ -167,7 +167,11 @@ class _Merge:
             return "file" if _text(here) == before else None
         if _is_as_run(here):
             return "file"
-        return "document" if _is_as_run(there) else None
+        if not _is_as_run(there):
+            return None
+        # of what was typed just before it ran, a killed server's store may have only the beginning
+        begun = here["cell_type"] == "code" and joined(there["source"]).startswith(joined(here["source"]))
+        return "file" if begun else "document"
 
     def _whose_rest(self, cell_id: str, here: Cell, there: Cell) -> Side:
         if not self.known:

@@ -51,6 +51,16 @@ def test_nothing_changed() -> None:
     assert not merged.ahead
 
 
+def test_a_cell_of_which_the_store_has_only_the_beginning_is_what_ran() -> None:
+    """A server killed in mid-cell kept that a cell was put in, and not all of what was typed into it."""
+    there = content(text("t", "# t"), ran("a", "a"), code("n", "n"), ran("new", "x = 1\nx"))
+    for kept in ("", "x = 1"):
+        here = content(text("t", "# t"), ran("a", "a"), code("n", "n"), code("new", kept))
+        assert sources(merge(BASE, here, there, derived="file")) == ["# t", "a", "n", "x = 1\nx"]
+    typed = content(text("t", "# t"), ran("a", "a"), code("n", "n"), code("new", "y"))
+    assert sources(merge(BASE, typed, there, derived="file"))[3] == "y"
+
+
 def test_each_side_changed_another_cell() -> None:
     here = content(text("t", "# here"), ran("a", "a"), code("n", "n"))
     there = content(text("t", "# t"), ran("a", "a there", "a"), code("n", "n"))
