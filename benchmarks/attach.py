@@ -10,11 +10,8 @@ from jupyter_client.blocking.client import BlockingKernelClient
 
 import kernel_runtime as kr
 from benchmarks.measure import Result, compared, in_turns
-from benchmarks.subjects import places, session, stock
-from kernel_runtime.client import session_files
-from kernel_runtime.journal import Journal
+from benchmarks.subjects import places, session, stock, with_past
 from kernel_runtime.model import facts as f
-from kernel_runtime.model.entry import Draft
 
 
 def run(*, quick: bool = False) -> list[Result]:
@@ -57,37 +54,10 @@ def _attach(name: str) -> None:
         assert client.incarnation
 
 
-def _with_past(name: str, executions: int, batch: int = 2_000) -> None:
+def _with_past(name: str, executions: int) -> None:
     """A session whose journal tells of so many executions, every tenth of a cell that ran before."""
-    session_file = session_files.create(name, cwd=Path.cwd())
-    journal = Journal.create(session_file.journal)
-    head = [
-        f.SessionCreated(
-            session_id=session_file.session_id,
-            name=name,
-            kernel=session_file.kernel,
-            cwd=session_file.cwd,
-            notebook=session_file.notebook,
-            version=kr.__version__,
-        ),
-        f.KernelStarting(argv=["python"], reason="new"),
-        f.KernelStarted(
-            pid=2**22 + 1, start_time=1, boot_id="0", language="python", implementation="ipython", own=True
-        ),
-    ]
-    _append(journal, head)
-    pending: list[f.Fact] = []
-    for number in range(executions):
-        pending += _execution(number)
-        if len(pending) >= 3 * batch:
-            _append(journal, pending)
-            pending = []
-    _append(journal, [*pending, f.KernelStopped(reason="stop", exit_status=0)])
-    journal.close()
-
-
-def _append(journal: Journal, facts: list[f.Fact]) -> None:
-    journal.append([Draft(fact, "agent:bench", 1) for fact in facts], sync=False)
+    past = (fact for number in range(executions) for fact in _execution(number))
+    with_past(name, past, cwd=Path.cwd())
 
 
 def _execution(number: int) -> list[f.Fact]:

@@ -26,11 +26,8 @@ from playwright.sync_api import Browser, Page, sync_playwright
 
 import kernel_runtime as kr
 from benchmarks.measure import Result, Series, compared, spell
-from benchmarks.subjects import places
-from kernel_runtime.client import session_files
-from kernel_runtime.journal import Journal
+from benchmarks.subjects import places, with_past
 from kernel_runtime.model import facts as f
-from kernel_runtime.model.entry import Draft
 from tests.lab.conftest import CHROMIUM, FLAGS, VIEW
 from tests.lab.page import NotebookPage
 from tests.lab.server import LabServer
@@ -163,27 +160,8 @@ def _series(taken: dict[str, list[float]]) -> dict[str, Series]:
 
 def _long(name: str, cells: int, notebook: Path) -> None:
     """A session whose journal tells of so many executed cells with outputs, and its notebook file."""
-    file = session_files.create(name, cwd=notebook.parent, notebook=notebook)
-    journal = Journal.create(file.journal)
-    pending: list[f.Fact] = [
-        f.SessionCreated(
-            session_id=file.session_id,
-            name=name,
-            kernel=file.kernel,
-            cwd=file.cwd,
-            notebook=file.notebook,
-            version=kr.__version__,
-        ),
-        f.KernelStarting(argv=["python"], reason="new"),
-        f.KernelStarted(
-            pid=2**22 + 1, start_time=1, boot_id="0", language="python", implementation="ipython", own=True
-        ),
-    ]
-    for number in range(cells):
-        pending += _executed(number)
-    pending.append(f.KernelStopped(reason="stop", exit_status=0))
-    journal.append([Draft(fact, "agent:bench", 1) for fact in pending], sync=False)
-    journal.close()
+    past = (fact for number in range(cells) for fact in _executed(number))
+    with_past(name, past, cwd=notebook.parent, notebook=notebook)
     with kr.attach(name, accept=True) as session:
         session.restart()
     written = krt("export", name, str(notebook))

@@ -9,12 +9,17 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+import kernel_runtime as kr
 from kernel_runtime import process
+from kernel_runtime.client import session_files
 from kernel_runtime.client.blocking import Session
 from kernel_runtime.client.blocking import attach as attach_session
+from kernel_runtime.journal import Journal
+from kernel_runtime.model import facts as f
+from kernel_runtime.model.entry import Draft
 from kernel_runtime.wire import Connection, ipc_connection, read_connection
 
 
@@ -97,3 +102,38 @@ def cpu_seconds(pid: int) -> float:
     fields = process.stat_fields(pid)
     assert fields is not None
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+_BATCH = 6_000
+"""facts that are appended at a time"""
+
+
+def with_past(name: str, past: Iterable[f.Fact], *, cwd: Path, notebook: Path | None = None) -> None:
+    """A session that was stopped, and whose journal tells of this between its kernel's start and end."""
+    file = session_files.create(name, cwd=cwd, notebook=notebook)
+    journal = Journal.create(file.journal)
+    pending: list[f.Fact] = [
+        f.SessionCreated(
+            session_id=file.session_id,
+            name=name,
+            kernel=file.kernel,
+            cwd=file.cwd,
+            notebook=file.notebook,
+            version=kr.__version__,
+        ),
+        f.KernelStarting(argv=["python"], reason="new"),
+        f.KernelStarted(
+            pid=2**22 + 1, start_time=1, boot_id="0", language="python", implementation="ipython", own=True
+        ),
+    ]
+    for fact in past:
+        pending.append(fact)
+        if len(pending) >= _BATCH:
+            _append(journal, pending)
+            pending.clear()
+    _append(journal, [*pending, f.KernelStopped(reason="stop", exit_status=0)])
+    journal.close()
+
+
+def _append(journal: Journal, facts: list[f.Fact]) -> None:
+    journal.append([Draft(fact, "agent:bench", 1) for fact in facts], sync=False)

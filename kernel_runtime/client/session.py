@@ -260,7 +260,7 @@ class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
             wait = _DOORBELL if deadline is None else min(_DOORBELL, max(0.0, deadline - time.monotonic()))
             arguments = {"after": after, "timeout": wait}
             # a supervisor that was stopped on purpose is not brought back by somebody who only listens
-            revive = not self._was_stopped()
+            revive = not self.was_stopped()
             try:
                 reply = await self._line.request(
                     "changes", arguments, within=wait + 90.0, revive=revive, resend=False
@@ -269,15 +269,18 @@ class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
                 losses += 1
                 if not fault.fields.get("gone") or losses > _LOSSES:
                     raise
-                if self._was_stopped():
+                if self.was_stopped():
                     return self.journal.head() > after
                 continue
             losses = 0
             if int(reply["head"]) > after or (deadline is not None and time.monotonic() >= deadline):
                 return True
 
-    def _was_stopped(self) -> bool:
-        """Whether the last word of the journal is that somebody stopped the session."""
+    def was_stopped(self) -> bool:
+        """Whether the last word of the journal is that somebody stopped the session.
+
+        Raises FileNotFoundError where no supervisor ever ran.
+        """
         stopped = self.journal.latest("SupervisorStopped")
         return stopped is not None and stopped.seq == self.journal.head()
 

@@ -86,8 +86,8 @@ class ApiHandler(APIHandler):
             raise NotFound(f"no session has the kernel {kernel_id}", hint="`krt ls` lists the sessions")
         return found
 
-    def line(self, kernel_id: str, client: str = "") -> AsyncSession:
-        return self.kernels.clients.client_for(self.session(kernel_id).name, self.principal, client)
+    def line(self, kernel_id: str) -> AsyncSession:
+        return self.kernels.clients.client_for(self.session(kernel_id).name, self.principal)
 
     def answer(self, document: Any) -> None:
         """As JSON; a report may hold what Python's own encoder does not know."""
@@ -164,12 +164,12 @@ class ExecuteHandler(ApiHandler):
     @_told
     async def post(self, kernel_id: str) -> None:
         body = self.body()
-        session = self.session(kernel_id)
+        file = session_files.load(self.session(kernel_id).name)
         source = body.get("source")
         if not isinstance(source, str):
             raise UsageError("an execution without source", hint="`source` is the cell's text")
         how = {name: body[name] for name in ("stop_on_error", "store_history", "silent") if name in body}
-        line = self.line(kernel_id, str(body.get("client") or ""))
+        line = self.kernels.clients.client_of(file, self.principal, str(body.get("client") or ""))
         if body.get("after"):
             await _not_after_a_failure(line, str(body["after"]))
         execution = await line.submit(
@@ -179,7 +179,7 @@ class ExecuteHandler(ApiHandler):
             accept=bool(body.get("accept")),
             **how,
         )
-        await self.kernels.attach(session_files.load(session.name))
+        await self.kernels.attach(file)
         self.set_status(202)
         self.answer(
             {

@@ -40,6 +40,7 @@ from kernel_runtime.notebook.render import (
     execution_metadata,
     fold_fact,
     rank,
+    read_execution,
     timing_metadata,
 )
 
@@ -50,7 +51,6 @@ _PAGE_BYTES = 4 << 20
 _OPEN = 8
 """executions that have ended and whose folded outputs are kept, for what comes late"""
 _NOBODY = ""
-_SHOWN = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "GapRecorded")
 _OUTPUT = (OutputRecorded, GapRecorded)
 _STATE = (
     ExecutionQueued,
@@ -233,23 +233,9 @@ class Cells:
         return bool(queued) and isinstance(queued[0].fact, ExecutionQueued) and queued[0].fact.silent
 
     def _read(self, execution: Execution) -> _Live:
-        execution_id = execution.execution_id
-        folder = OutputFolder(
-            cap_bytes=self._cap, pointer=pointer(self.session, execution_id), displays=self.displays
-        )
-        source, seq, after = "", execution.queued_seq, 0
-        journal = self._journal()
-        while page := journal.entries(
-            after, limit=_PAGE, execution_id=execution_id, kinds=_SHOWN, max_bytes=_PAGE_BYTES
-        ):
-            for entry in page:
-                if isinstance(entry.fact, ExecutionQueued):
-                    source = entry.fact.source
-                elif isinstance(entry.fact, ExecutionStarted):
-                    seq = entry.seq
-                elif entry.seq <= self.cursor:
-                    fold_fact(folder, entry.fact)
-            after = page[-1].seq
+        at = pointer(self.session, execution.execution_id)
+        folder = OutputFolder(cap_bytes=self._cap, pointer=at, displays=self.displays)
+        source, seq = read_execution(self._journal(), execution, folder, upto=self.cursor)
         return _Live(folder, source, seq)
 
     def _keep(self, execution_id: str, live: _Live) -> None:

@@ -170,10 +170,9 @@ class Writer:
         based_on = self._agreed.pop(shown.cell_id, None) or _written(metadata)
         if digest == ran:
             return
-        if digest != based_on and not (
-            based_on is None and shown.source.startswith(source)
-        ):  # people edited it
-            # (a beginning of what ran is what a killed server's store had of it when that was typed)
+        # of what was typed just before it ran, a killed server's store may have only the beginning
+        begun = based_on is None and shown.source.startswith(source)
+        if digest != based_on and not begun:  # people edited it
             if based_on in {None, ran}:
                 return
             self._keep_beside(shown.cell_id, source, metadata)

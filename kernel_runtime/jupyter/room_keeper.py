@@ -153,13 +153,11 @@ class RoomKeeper:
             )
 
     def _was_stopped(self) -> bool:
-        """Whether the session was stopped on purpose; looking at it does not bring it back."""
+        """Whether the session was stopped on purpose, or never ran; looking at it does not bring it back."""
         try:
-            journal = self.session.journal
+            return self.session.was_stopped()
         except FileNotFoundError:
             return True
-        stopped = journal.latest("SupervisorStopped")
-        return stopped is not None and stopped.seq == journal.head()
 
     async def _renew(self) -> None:
         while True:

@@ -231,17 +231,7 @@ class NotebookBuilder:
                 pointer=pointer(session.name if session else "", execution_id),
                 displays=self._displays,
             )
-        source, seq, after = "", execution.queued_seq, 0
-        kinds = _SHOWN[:2] if complete else _SHOWN[:4]
-        while page := self._page(after, execution_id=execution_id, kinds=kinds):
-            for entry in page:
-                if isinstance(entry.fact, ExecutionQueued):
-                    source = entry.fact.source
-                elif isinstance(entry.fact, ExecutionStarted):
-                    seq = entry.seq
-                elif entry.seq <= self.head:
-                    fold_fact(folder, entry.fact)
-            after = page[-1].seq
+        source, seq = read_execution(self._reader, execution, None if complete else folder, upto=self.head)
         self._folders[execution_id] = folder
         while len(self._folders) > _OPEN_FOLDERS:
             self._folders.popitem(last=False)
@@ -260,6 +250,29 @@ class NotebookBuilder:
             if entry is not None and isinstance(entry.fact, SessionCreated):
                 self._session = entry.fact
         return self._session
+
+
+def read_execution(
+    reader: Reader, execution: Execution, folder: OutputFolder | None, *, upto: int
+) -> tuple[str, int]:
+    """Source, and the seq of its start (of its queueing while it has not).
+
+    What it put out, up to the entry `upto`, goes into the folder; with None only the rest is read.
+    """
+    source, seq, after = "", execution.queued_seq, 0
+    kinds = _SHOWN[:2] if folder is None else _SHOWN[:4]
+    while page := reader.entries(
+        after, limit=_PAGE, execution_id=execution.execution_id, kinds=kinds, max_bytes=_PAGE_BYTES
+    ):
+        for entry in page:
+            if isinstance(entry.fact, ExecutionQueued):
+                source = entry.fact.source
+            elif isinstance(entry.fact, ExecutionStarted):
+                seq = entry.seq
+            elif folder is not None and entry.seq <= upto:
+                fold_fact(folder, entry.fact)
+        after = page[-1].seq
+    return source, seq
 
 
 def fold_fact(folder: OutputFolder, fact: Fact) -> None:

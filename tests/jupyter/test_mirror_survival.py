@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -44,16 +43,23 @@ def waits(gate: Path) -> str:
     return f"print('begins', flush=True); open({str(gate)!r}).read(); print('ends', flush=True)"
 
 
-def _says(one: Page, cell_id: str, text: str) -> bool:
-    return one.text(cell_id) == text
+def it_begins(one: Page, ran: kr.Session, gate: Path) -> None:
+    """The page has the document, and the beginning of a cell that waits at the gate."""
+    one.until(one.cells, what="the document")
+    ran.submit(waits(gate), cell_id="long")
+    one.until(lambda: one.text("long") == "begins\n", what="its beginning")
+
+
+def has_all_once(one: Page) -> None:
+    ended(one, "after")
+    one.until(lambda: one.text("long") == "begins\nends\n", what="all of it, once")
+    assert [cell["id"] for cell in one.cells()] == ["before", "long", "after"]
 
 
 def test_closed_over_a_running_cell_and_opened_again(server: Server, ran: kr.Session, gate: Path) -> None:
     path = f"{ran.name}.ipynb"
     with page(server, path) as first:
-        first.until(first.cells, what="the document")
-        ran.submit(waits(gate), cell_id="long")
-        first.until(lambda: first.text("long") == "begins\n", what="its beginning")
+        it_begins(first, ran, gate)
     # the room ends half a second after its last page
     eventually(lambda: ran.hold_notebook("check", seconds=1).held, what="the room has ended")
     gate.write_text("on")
@@ -62,17 +68,13 @@ def test_closed_over_a_running_cell_and_opened_again(server: Server, ran: kr.Ses
     # the same page comes back with what it had, and another one with nothing
     with page(server, path, first.doc) as back, page(server, path) as other:
         for one in (back, other):
-            ended(one, "after")
-            one.until(partial(_says, one, "long", "begins\nends\n"), what="all of it, once")
-            assert [cell["id"] for cell in one.cells()] == ["before", "long", "after"]
+            has_all_once(one)
 
 
 def test_the_server_is_killed_over_a_running_cell(server: Server, ran: kr.Session, gate: Path) -> None:
     path = f"{ran.name}.ipynb"
     with page(server, path) as before:
-        before.until(before.cells, what="the document")
-        ran.submit(waits(gate), cell_id="long")
-        before.until(lambda: before.text("long") == "begins\n", what="its beginning")
+        it_begins(before, ran, gate)
         server.kill()
     gate.write_text("on")
     ran.wait(timeout=60)
@@ -81,17 +83,13 @@ def test_the_server_is_killed_over_a_running_cell(server: Server, ran: kr.Sessio
     known(server, ran)
     with page(server, path, before.doc) as back, page(server, path) as other:
         for one in (back, other):
-            ended(one, "after")
-            one.until(partial(_says, one, "long", "begins\nends\n"), what="all of it, once")
-            assert [cell["id"] for cell in one.cells()] == ["before", "long", "after"]
+            has_all_once(one)
 
 
 def test_the_server_is_killed_and_the_cell_runs_on(server: Server, ran: kr.Session, gate: Path) -> None:
     path = f"{ran.name}.ipynb"
     with page(server, path) as before:
-        before.until(before.cells, what="the document")
-        ran.submit(waits(gate), cell_id="long")
-        before.until(lambda: before.text("long") == "begins\n", what="its beginning")
+        it_begins(before, ran, gate)
         server.kill()
     server.start()
     known(server, ran)
@@ -138,9 +136,7 @@ def test_edits_that_a_killed_server_had_not_saved(server: Server, ran: kr.Sessio
 
 def test_the_supervisor_is_killed_under_an_open_page(server: Server, ran: kr.Session, gate: Path) -> None:
     with page(server, f"{ran.name}.ipynb") as one:
-        one.until(one.cells, what="the document")
-        ran.submit(waits(gate), cell_id="long")
-        one.until(lambda: one.text("long") == "begins\n", what="its beginning")
+        it_begins(one, ran, gate)
         kill(supervisor_of(ran))
         gate.write_text("on")
         ended(one, "long")

@@ -35,12 +35,17 @@ def all_lines(notebook: NotebookPage, session: kr.Session) -> None:
     assert text_of(session, "for n in range").splitlines() == wanted
 
 
+def it_counts(mine: NotebookPage, gate: Gate) -> NotebookPage:
+    """The page, with the beginning of a cell that goes on when the gate is opened."""
+    mine.run(counting(gate))
+    mine.shows("for n in range", "line 99")
+    return mine
+
+
 def test_browser_closed_in_mid_cell_and_opened_on_another_machine(
     session: kr.Session, pages: Open, gate: Gate
 ) -> None:
-    mine = pages(session)
-    mine.run(counting(gate))
-    mine.shows("for n in range", "line 99")
+    mine = it_counts(pages(session), gate)
     mine.page.close()
     gate.open()
     assert done(session, "for n in range").outcome == "ok"
@@ -50,9 +55,7 @@ def test_browser_closed_in_mid_cell_and_opened_on_another_machine(
 def test_browser_closed_and_opened_again_while_the_cell_runs(
     session: kr.Session, pages: Open, gate: Gate
 ) -> None:
-    mine = pages(session)
-    mine.run(counting(gate))
-    mine.shows("for n in range", "line 99")
+    mine = it_counts(pages(session), gate)
     mine.page.close()
     again = pages(session, elsewhere=True)
     again.shows("for n in range", "line 99")
@@ -61,9 +64,7 @@ def test_browser_closed_and_opened_again_while_the_cell_runs(
 
 
 def test_network_cut_in_mid_cell(session: kr.Session, pages: Open, gate: Gate) -> None:
-    mine = pages(session, elsewhere=True)
-    mine.run(counting(gate))
-    mine.shows("for n in range", "line 99")
+    mine = it_counts(pages(session, elsewhere=True), gate)
     mine.page.context.set_offline(True)
     gate.open()
     assert done(session, "for n in range").outcome == "ok"
@@ -76,9 +77,7 @@ def test_network_cut_in_mid_cell(session: kr.Session, pages: Open, gate: Gate) -
 def test_jupyter_server_killed_in_mid_cell(
     session: kr.Session, pages: Open, gate: Gate, lab: LabServer
 ) -> None:
-    mine = pages(session)
-    mine.run(counting(gate))
-    mine.shows("for n in range", "line 99")
+    mine = it_counts(pages(session), gate)
     kernel = kernel_of(session)
     lab.kill()
     gate.open()
@@ -97,9 +96,7 @@ def test_jupyter_server_killed_in_mid_cell(
 def test_jupyter_server_killed_and_back_while_the_cell_runs(
     session: kr.Session, pages: Open, gate: Gate, lab: LabServer
 ) -> None:
-    mine = pages(session)
-    mine.run(counting(gate))
-    mine.shows("for n in range", "line 99")
+    mine = it_counts(pages(session), gate)
     lab.kill()
     lab.start()
     mine.page.goto(lab.page_of(mine.path, f"{session.name}-again"))
