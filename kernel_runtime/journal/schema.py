@@ -238,7 +238,11 @@ def _to_2(connection: apsw.Connection) -> None:
     connection.execute(_HEAP)
 
 
-STEPS: tuple[Step, ...] = (_to_1, _to_2)
+def _to_3(_connection: apsw.Connection) -> None:
+    """New kinds only: the environment, redaction, archive, signatures and anchors."""
+
+
+STEPS: tuple[Step, ...] = (_to_1, _to_2, _to_3)
 """`STEPS[n]` takes a journal of version n to n + 1"""
 
 

@@ -324,6 +324,93 @@ class HandoffWritten(Fact, frozen=True, kw_only=True, omit_defaults=True):
     complete: bool = False
 
 
+# -- Version 3: what an audit needs
+
+
+class EnvironmentRecorded(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """What an incarnation's kernel could import and where it ran, looked at after its start."""
+
+    python: dict[str, Any]
+    """`{"version", "implementation", "executable", "prefix"}`"""
+    platform: dict[str, Any]
+    packages: dict[str, dict[str, Any]]
+    """name → `{"version", "digest"}`; `how` as well where it did not come from an index"""
+    fingerprint: str
+    """sha256 of what is above"""
+    git: dict[str, Any] | None = None
+    """`{"commit", "branch", "dirty"}` of the working directory; None: it is in no repository"""
+    missing: list[str] = []
+    """what could not be told, and why"""
+
+
+class PayloadRedacted(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """A text was taken out of earlier entries. Their digests, and so the chain, are as they were.
+
+    A stored payload that does not fit its entry's digest is what was written, less what was taken out,
+    if its sha256 is the one that the last PayloadRedacted naming that entry gives.
+    """
+
+    seqs: list[int]
+    digests: list[str]
+    """the entries' digests, of the payloads as they were first written; in the order of `seqs`"""
+    replacements: dict[str, str]
+    """seq in decimal → sha256 of the payload that stands there now"""
+    reason: str
+    how: str
+    """`text`: wherever it stood; `execution ID`, `entry SEQ`: everything that one said"""
+    characters: int = 0
+    """how long the text was; 0 where all text was taken out"""
+
+
+class SegmentSealed(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """Entries `first` to `last` were copied whole into a file; bulky payloads are there only from now on.
+
+    A later SegmentSealed of the same range takes the place of the earlier one.
+    """
+
+    first: int
+    last: int
+    head_hash: str
+    """`hash` of entry `last`"""
+    file: str
+    """relative to the journal's directory, or absolute"""
+    sha256: str
+    """of the file"""
+    bytes: int
+
+
+class HeadSigned(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """Somebody vouches for the journal up to entry `seq` with a key."""
+
+    seq: int
+    hash: str
+    signature: str
+    """SSHSIG, armored"""
+    key: str
+    """the public key, as authorized_keys has it"""
+    namespace: str
+
+
+class HeadAnchored(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """The journal's head was written down elsewhere."""
+
+    seq: int
+    hash: str
+    where: str
+    """`file`, `git`, `session`"""
+    reference: str
+
+
+class HeadWitnessed(Fact, frozen=True, kw_only=True, omit_defaults=True):
+    """The head of another session's journal, written down here."""
+
+    session_id: str
+    name: str
+    seq: int
+    hash: str
+    signature: str | None = None
+
+
 KINDS: dict[str, type[Fact]] = {cls.__name__: cls for cls in Fact.__subclasses__()}
 
 _encoder = msgspec.json.Encoder(order="sorted")
