@@ -202,7 +202,7 @@ PROGRAMS: dict[str, list[tuple[str, set[str]]]] = {
 @pytest.fixture(autouse=True)
 def module(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A library to be changed, and no patrol: it would find small changes by looking at everything."""
-    monkeypatch.setattr(heap_module, "_PATROL_NS", (-1, -1))
+    monkeypatch.setattr(heap_module, "_PATROL_NS", -1)
     monkeypatch.setattr(threading, "excepthook", lambda _: None)
     made = types.ModuleType("hand_module")
     exec("limit = 3\ndef call(v): return v\ndef run(v): return call(v)", vars(made))

@@ -122,7 +122,7 @@ class Groups:
 
     def _walk(self, pending: Iterable[str]) -> tuple[Walk, list[Component]]:
         names = self._names
-        walk = Walk(names, self._passive())
+        walk = Walk(names, self._passive)
         for name in sorted(pending):
             if self._is_walked(name):
                 walk.follow(name, names[name])

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
+from itertools import compress
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -27,15 +28,15 @@ from kernel_runtime.kernel.probe.bytecode import facts
 from kernel_runtime.kernel.probe.code import Touch, analyse
 from kernel_runtime.kernel.probe.digest import BOUND, Print, fingerprint
 from kernel_runtime.kernel.probe.groups import Groups
-from kernel_runtime.kernel.probe.identity import ident
+from kernel_runtime.kernel.probe.identity import differing, ident, idents
 from kernel_runtime.kernel.probe.quiet import is_quiet
 from kernel_runtime.kernel.probe.records import MISSING, Binding, Record, is_ours, is_output
 
 EXECUTION_BOUND = 512 << 20
 """bytes of content that are read after one execution"""
 _LOOK_NS = 600_000
-"""after an execution small values are read again for what this leaves, within the two bounds below"""
-_PATROL_NS = (50_000, 250_000)
+"""after an execution small values are read again for what this leaves, and no longer than the next"""
+_PATROL_NS = 250_000
 _CHECK_NS = 5_000_000
 _BINDINGS = ("bound", "rebound", "deleted")
 _NO_ROOM = "too much was touched to read all of it"
@@ -71,7 +72,7 @@ class HeapProbe:
         self._holders = holders
         self._log = log
         self._records: dict[str, Record] = {}
-        self._binding = Binding([], [], [], [], [], [])
+        self._binding = Binding([], [], [], b"", b"", [], b"")
         self._there: set[str] = set()
         self.is_quiet = True
         """so far nothing but the interpreter ran in this execution"""
@@ -188,9 +189,9 @@ class HeapProbe:
 
     # -- looking
 
-    def _present(self) -> list[str]:
+    def _present(self, names: dict[str, Any]) -> list[str]:
         """Names that are there and are not the shell's."""
-        names, hidden = self._names, self._hidden
+        hidden = self._hidden
         return [
             name
             for name in list(names)
@@ -233,9 +234,8 @@ class HeapProbe:
                 mine = everything or not volatile or name in own
                 (rows if mine else drift)[name] = found.row(how)
         if not self.is_quiet or volatile:  # the interpreter alone changes nothing unseen
-            least, most = _PATROL_NS
             left = _LOOK_NS - (time.perf_counter_ns() - began)
-            for name in self._patrol(due, min(max(left, least), most)):
+            for name in self._patrol(due, min(left, _PATROL_NS)):
                 walk.add(name)
                 (drift if volatile else rows)[name] = records[name].row("mutated")
         linked = self._groups.follow(walk) if walk else set[str]()
@@ -257,39 +257,29 @@ class HeapProbe:
         # the shell adds names of its own for every cell
         if keys[:known] == old.keys and all(type(key) is str and is_ours(key) for key in keys[known:]):
             try:
-                now = self._bound(keys, old.tracked, old.shells)
-            except KeyError:  # a thread is at it
+                now = _bound(names, keys, old.tracked, old.which, old.shells)
+            except (KeyError, RuntimeError):  # a thread is at it
                 return self._bindings_anew()
             if now.shell_idents == old.shell_idents:  # else a name of the shell's may be a cell's now
                 self._binding = now
-                if now.idents == old.idents and now.kinds == old.kinds:
-                    return self._there, set()
-                both = zip(now.tracked, now.idents, now.kinds, old.idents, old.kinds, strict=True)
-                return self._there, {key for key, i, k, was_i, was_k in both if i != was_i or k != was_k}
+                return self._there, _moved(now, old)
         return self._bindings_anew()
 
     def _bindings_anew(self) -> tuple[set[str], set[str]]:
-        names, old = self._names, self._binding
-        tracked = self._present()
+        names, old = self._names.copy(), self._binding
+        tracked = self._present(names)
         there = self._there = set(tracked)
         keys = list(names)
         shells = [key for key in self._hidden if key in names and key not in there and not is_ours(key)]
-        now = self._binding = self._bound(keys, tracked, shells)
-        before = {key: (i, k) for key, i, k in zip(old.tracked, old.idents, old.kinds, strict=True)}
+        which = [type(key) is str and key in there for key in keys]
+        now = self._binding = _bound(names, keys, tracked, which, shells)
+        before = dict(zip(old.tracked, old.each(), strict=True))
         moved = {
             key
-            for key, i, k in zip(tracked, now.idents, now.kinds, strict=True)
-            if before.get(key) != (i, k) or key not in self._records
+            for key, is_now in zip(tracked, now.each(), strict=True)
+            if before.get(key) != is_now or key not in self._records
         }
         return there, moved
-
-    def _bound(self, keys: list[Any], tracked: list[str], shells: list[str]) -> Binding:
-        """Raises KeyError: a name is gone meanwhile."""
-        look = self._names.__getitem__
-        values = list(map(look, tracked))
-        idents, kinds = list(map(ident, values)), list(map(ident, map(type, values)))
-        values.clear()
-        return Binding(keys, tracked, idents, kinds, shells, list(map(ident, map(look, shells))))
 
     def _in_order(self, due: Iterable[str]) -> list[str]:
         """Small ones first, so that a large one costs no other its digest."""
@@ -416,7 +406,7 @@ class HeapProbe:
         deadline = time.monotonic() + seconds
         rows: dict[str, Row] = {}
         records = self._records
-        for name in self._present():
+        for name in self._present(self._names):
             value = self._names.get(name, MISSING)
             if value is MISSING:
                 continue
@@ -464,6 +454,26 @@ class HeapProbe:
             del self._records[name]
             rows[name] = {"how": "deleted"}
         return rows
+
+
+def _bound(
+    names: dict[str, Any], keys: list[Any], tracked: list[str], which: list[bool], shells: list[str]
+) -> Binding:
+    """Raises KeyError, RuntimeError: a name is gone meanwhile, or has come."""
+    values = tuple(compress(names.values(), which))
+    if len(values) != len(tracked) or len(names) != len(keys):
+        raise RuntimeError("the namespace changed while it was looked at")
+    kinds = idents(tuple(map(type, values)))
+    shown = idents(tuple(map(names.__getitem__, shells)))
+    return Binding(keys, tracked, which, idents(values), kinds, shells, shown)
+
+
+def _moved(now: Binding, old: Binding) -> set[str]:
+    found: set[str] = set()
+    for words, before in ((now.idents, old.idents), (now.kinds, old.kinds)):
+        if words != before:
+            found |= {now.tracked[at] for at in differing(words, before)}
+    return found
 
 
 def _both(before: Touch, after: Touch) -> Touch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from kernel_runtime.kernel.probe.digest import Print
@@ -50,11 +51,18 @@ class Binding(NamedTuple):
     keys: list[Any]
     """all, in the namespace's order"""
     tracked: list[str]
-    idents: list[int]
-    kinds: list[int]
+    which: list[bool]
+    """of the keys, which are tracked"""
+    idents: bytes
+    kinds: bytes
+    """of the tracked: see `idents`"""
     shells: list[str]
     """names that the shell hides while they hold what it put there"""
-    shell_idents: list[int]
+    shell_idents: bytes
+
+    def each(self) -> Iterator[tuple[int, int]]:
+        """The words of each tracked name: its value's and its type's."""
+        return zip(memoryview(self.idents).cast("P"), memoryview(self.kinds).cast("P"), strict=True)
 
 
 class Record:

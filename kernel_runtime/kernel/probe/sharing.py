@@ -32,7 +32,7 @@ import uuid
 import weakref
 import zoneinfo
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from kernel_runtime.kernel.probe import foreign
@@ -172,8 +172,8 @@ class Walk:
     object is that number's, and two numbers that meet at an object are united.
     """
 
-    def __init__(self, namespace: dict[str, Any], passive: Iterable[int] = ()) -> None:
-        """`passive`: ids, as often as it is held, of what those hold who never use it."""
+    def __init__(self, namespace: dict[str, Any], passive: Callable[[], Iterable[int]] = tuple) -> None:
+        """`passive`: gives ids, as often as it is held, of what those hold who never use it."""
         self._stops = {ident(namespace), ident(__builtins__)}
         self._namespace = namespace
         self._parent: list[int] = []
@@ -189,7 +189,9 @@ class Walk:
         self._new_codes: list[Any] = []
         self._unfinished: set[int] = set()
         self._special: dict[int, bool] = {}
-        self._roots = [*map(ident, namespace.values()), *passive]
+        self._passive = passive
+        self._bound: dict[int, int] = {}
+        """id → how many of the names that were followed are bound to it"""
         np = sys.modules.get("numpy")
         ndarray = lay.MODULE_DICT(np).get("ndarray") if type(np) is types.ModuleType else None
         foreign.know()
@@ -200,6 +202,8 @@ class Walk:
         """Walk from one name. The value must stay bound to it until `components` was called."""
         number = self._number()
         self._names[number] = name
+        key = ident(value)
+        self._bound[key] = self._bound.get(key, 0) + 1
         stack: list[Any] = []
         self._meet(value, number, stack, counted=False)
         left = self._spread(number, stack, limit)
@@ -429,15 +433,18 @@ class Walk:
 
     def _held_by_others(self) -> set[int]:
         """Roots with an object, and numbers of code, that have more references than were met."""
-        counts, codes = self._counts, self._codes
-        # Counting all roots pays off from a few nodes on.
-        several = Counter(self._roots) if len(self._nodes) > _FEW else None
-        count = self._roots.count if several is None else several.__getitem__
+        counts, codes, bound = self._counts, self._codes, self._bound
+        roots: Counter[int] | None = None
         found: set[int] = set()
         for node, references in zip(self._nodes, self.refcounts(), strict=True):
             key = ident(node)
             outside = references - counts[key]
-            if outside > 0 and outside > count(key):
+            if outside <= 0 or outside <= bound.get(key, 0):
+                continue
+            if roots is None:  # asking all names costs more than the rest of a small walk
+                roots = Counter(map(ident, self._namespace.values()))
+                roots.update(self._passive())
+            if outside > roots[key]:
                 found.add(codes[key] if key in codes else self._find(self._owner[key]))
         return found
 

@@ -53,7 +53,7 @@ class Session:
 @pytest.fixture
 def session(monkeypatch) -> Iterator[Session]:
     """Without the patrol: what is found is found by following code and references."""
-    monkeypatch.setattr(heap_module, "_PATROL_NS", (-1, -1))
+    monkeypatch.setattr(heap_module, "_PATROL_NS", -1)
     session = Session(np=np, pd=pd)
     monkeypatch.setitem(sys.modules, "__main__", session.module)
     yield session
@@ -271,7 +271,8 @@ def test_what_is_too_much_for_one_execution_is_touched_and_read_later(session, m
 
 
 def test_the_patrol_reads_small_values_whatever_the_code_says(monkeypatch):
-    monkeypatch.setattr(heap_module, "_PATROL_NS", (10**9, 10**9))
+    monkeypatch.setattr(heap_module, "_PATROL_NS", 10**9)
+    monkeypatch.setattr(heap_module, "_LOOK_NS", 10**9)
     session = Session()
     session.run("x = [1]; y = 1")
     session.names["x"].append(2)
