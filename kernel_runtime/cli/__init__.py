@@ -41,8 +41,14 @@ TABLE: dict[str, dict[str, str]] = {
         "ps": "List the session's processes, ports, connections and open files, with what started them.",
         "follow": "Tail the session live, from a cursor on.",
         "log": "Print the journal's entries.",
-        "verify": "Check the journal's chain and projections.",
+        "verify": "Check a journal's chain and projections, or an evidence bundle.",
         "export": "Write the session's notebook to a file.",
+    },
+    "Auditing": {
+        "replay": "Run a record again in a fresh kernel; say what comes out otherwise.",
+        "bundle": "Write the session's record to one file that checks itself.",
+        "sign": "Vouch for the journal up to now with a key.",
+        "anchor": "Write the journal's head down where the session cannot change it.",
     },
     "Jupyter": {
         "lab": "Start JupyterLab on the sessions, or print its address.",

@@ -34,6 +34,10 @@ class NotebookCell(Struct, frozen=True):
     type: str
     """`code`, `markdown` or `raw`"""
     source: str
+    metadata: dict[str, Any] = {}
+    outputs: list[Any] = []
+    """as in the file, repaired in nothing"""
+    execution_count: int | None = None
 
 
 class Notebook(Struct, frozen=True, kw_only=True):
@@ -173,9 +177,21 @@ def _cells(raw_cells: list[Any], version: tuple[int, int], notes: list[str]) -> 
                 what, where = f"had the id {given!r}, which {why}", f"{where}, now {cell_id}"
             repaired.setdefault(what, []).append(where)
         used.add(cell_id)
-        cells.append(NotebookCell(cell_id, kind, clean))
+        cells.append(_cell(cell_id, kind, clean, cell))
     notes += [_note(what, where, version) for what, where in repaired.items()]
     return cells
+
+
+def _cell(cell_id: str, kind: str, source: str, cell: dict[str, Any]) -> NotebookCell:
+    metadata, outputs, count = cell.get("metadata"), cell.get("outputs"), cell.get("execution_count")
+    return NotebookCell(
+        cell_id,
+        kind,
+        source,
+        metadata if isinstance(metadata, dict) else {},
+        outputs if isinstance(outputs, list) else [],
+        count if isinstance(count, int) else None,
+    )
 
 
 def _note(what: str, where: list[str], version: tuple[int, int]) -> str:

@@ -9,14 +9,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from kernel_runtime.replay.driver import replay
+    from kernel_runtime.replay.audit import replay
 
 __all__ = ["replay"]
 
 
 def __getattr__(name: str) -> Any:
     if name == "replay":
-        from kernel_runtime.replay.driver import replay
+        from kernel_runtime.replay.audit import replay
 
         return replay
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

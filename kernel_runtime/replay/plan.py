@@ -147,6 +147,8 @@ class Plan(Struct, kw_only=True, omit_defaults=True):
     steps: list[Step] = []
     names: list[NameDigest] | None = None
     """at the end of the record, in its last incarnation; None where nothing tells of names"""
+    waits: list[Wait] = []
+    """late output that had come when the record ended"""
     environment: dict[str, Any] | None = None
     """the content of the record's last EnvironmentRecorded"""
     session_id: str = ""

@@ -1,0 +1,189 @@
+"""`krt replay`: run a record again in a fresh kernel, and say what comes out otherwise."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, Literal
+
+import click
+
+from kernel_runtime.cli import frame, report
+from kernel_runtime.errors import UsageError
+
+if TYPE_CHECKING:
+    from kernel_runtime.replay.result import Result
+
+_NAMES = 10
+"""names that the table shows"""
+
+
+@frame.command(
+    "replay",
+    example="krt replay alice\n"
+    "krt replay analysis.ipynb --two-times\n"
+    "krt replay alice --set rate=0.2             # and what changes downstream\n"
+    "krt replay alice --until 120 --keep alice-at-120",
+)
+@click.argument("source")
+@click.option(
+    "--order",
+    type=click.Choice(["executed", "document"]),
+    help="As they ran, or from top to bottom; by default as the source tells.",
+)
+@click.option("--until", type=click.IntRange(min=1), metavar="SEQ", help="Only what had ended by that entry.")
+@click.option("--keep", metavar="NEW", help="Leave a live session NEW at that point of history.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Set a name to another value, a Python literal.",
+)
+@click.option("--two-times", is_flag=True, help="Run it twice: what then differs is nondeterministic.")
+@click.option(
+    "--inputs",
+    type=click.Choice(["recorded", "ask", "none"]),
+    default="recorded",
+    show_default=True,
+    help="What input() gets; none leaves out what asked for some.",
+)
+@click.option(
+    "--secrets",
+    type=click.Choice(["ask", "skip"]),
+    default="skip",
+    show_default=True,
+    help="Ask you for passwords, or leave out what asked for one.",
+)
+@click.option(
+    "--timeout",
+    type=click.FloatRange(min=0),
+    metavar="S",
+    help="Seconds for each cell, 0 for no bound; by default ten times what was recorded, 60 at least.",
+)
+@click.option("--kernel", metavar="SPEC", help="Run it in another kernel than the recorded one.")
+@click.option("--allow", multiple=True, metavar="WHAT", help="What may really happen.")
+@click.option("--force", is_flag=True, help="Replay a record that is damaged, too.")
+def command(
+    *,
+    source: str,
+    order: Literal["executed", "document"] | None,
+    until: int | None,
+    keep: str | None,
+    settings: tuple[str, ...],
+    two_times: bool,
+    inputs: Literal["recorded", "ask", "none"],
+    secrets: Literal["ask", "skip"],
+    timeout: float | None,
+    kernel: str | None,
+    allow: tuple[str, ...],
+    force: bool,
+    as_json: bool,
+    principal: str | None,
+) -> int:
+    """Run SOURCE again in a fresh kernel and judge each execution: a session, a .ipynb, or a bundle.
+
+    Exits 0 if everything came out the same, the same but for what the rules allow, or was skipped with
+    a reason; else 1.
+    """
+    from kernel_runtime.replay import replay
+
+    asks = inputs == "ask" or secrets == "ask"
+    if asks and not sys.stdin.isatty():
+        raise UsageError("there is no terminal to ask at", hint="leave out --inputs ask and --secrets ask")
+    with _ended_by_sigterm():
+        result = replay(
+            source,
+            order=order,
+            until=until,
+            keep=keep,
+            settings=settings,
+            two_times=two_times,
+            inputs=inputs,
+            secrets=secrets,
+            timeout=timeout,
+            kernel=kernel,
+            allow=allow,
+            force=force,
+            principal=principal,
+            ask=_ask if asks else None,
+            progress=_progress if sys.stderr.isatty() and not as_json else None,
+        )
+    if as_json:
+        report.emit(result)
+    else:
+        _show(result)
+    return 0 if result.ok else 1
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM ends this as Ctrl-C does: the private session is stopped and removed."""
+
+    def end(signum: int, _frame: Any) -> None:
+        sys.exit(128 + signum)
+
+    before = {signum: signal.signal(signum, end) for signum in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+def _ask(prompt: str, hidden: bool) -> str | None:
+    from kernel_runtime.cli.running import ask
+
+    line = ask(prompt, hidden=hidden, still=lambda: True)
+    return line.removesuffix("\n") if line else None
+
+
+def _progress(ended: int, total: int) -> None:
+    end = "\n" if ended == total else ""
+    print(f"\r{ended:,} of {total:,} executions", end=end, file=sys.stderr, flush=True)
+
+
+def _show(result: Result) -> None:
+    counts: dict[str, int] = {}
+    for row in result.executions:
+        counts[row["verdict"]] = counts.get(row["verdict"], 0) + 1
+    told = ", ".join(f"{count:,} {verdict}" for verdict, count in counts.items()) or "no executions"
+    print(f"{report.clean(result.source)}: {result.verdict} ({told}; {result.seconds:.1f} s)")
+    if result.integrity.get("ok") is False:
+        print("the record is damaged: what is said here is of what could be read")
+    for note in result.notes:
+        print(f"note: {report.clean(note)}")
+    for setting in result.settings:
+        where = f"after step {setting['after']}" if setting["after"] else "at the beginning"
+        print(f"set: {setting['name']} = {setting['value']!r} {where}: {setting['why']}")
+    rows = [
+        (
+            row["number"],
+            row["verdict"],
+            (row["execution_id"] or row["cell_id"] or "")[:8],
+            _why(row),
+        )
+        for row in result.executions
+    ]
+    report.table(("step", "verdict", "which", "why"), rows, flexible="why")
+    differing = [row for row in result.names if row["verdict"] != "same"]
+    if result.names:
+        print(f"names at the end: {len(result.names) - len(differing):,} same, {len(differing):,} not")
+    if differing:
+        shown = [(row["name"], row["verdict"], row.get("reason") or "") for row in differing[:_NAMES]]
+        report.table(("name", "verdict", "why"), shown, flexible="why")
+        if len(differing) > _NAMES:
+            print(f"and {len(differing) - _NAMES:,} more (--json has all)")
+    if result.kept:
+        print(f"session {result.kept} is live at this point: krt attach {result.kept}")
+
+
+def _why(row: dict[str, Any]) -> str:
+    parts = [row["reason"] or "", *row.get("remarks", [])]
+    after = row.get("after")
+    if after and row["verdict"] not in ("same", "skipped"):
+        reads = "reads" if after.get("sure", True) else "may read"
+        parts.append(f"{reads} {', '.join(after['names'][:3])} of step {after['steps'][0]}")
+    return "; ".join(part for part in parts if part)

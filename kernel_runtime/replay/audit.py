@@ -1,0 +1,124 @@
+"""`replay`: the whole of a replay as one call, for programs and for `krt replay`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from msgspec.structs import replace
+
+from kernel_runtime import places
+from kernel_runtime.client import session_files
+from kernel_runtime.client.kernelspecs import require
+from kernel_runtime.errors import Refused, SessionExists, UsageError
+from kernel_runtime.replay import workspace
+from kernel_runtime.replay.downstream import downstream
+from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
+from kernel_runtime.replay.plain import judged
+from kernel_runtime.replay.plan import Plan, Step
+from kernel_runtime.replay.result import Result
+from kernel_runtime.replay.sources import load
+from kernel_runtime.replay.what_if import parse_settings, with_settings
+
+_SHOWN = 3
+
+
+def replay(
+    source: str | Path,
+    *,
+    order: Literal["executed", "document"] | None = None,
+    until: int | None = None,
+    keep: str | None = None,
+    settings: Mapping[str, Any] | Sequence[str] = (),
+    two_times: bool = False,
+    inputs: Literal["recorded", "ask", "none"] = "recorded",
+    secrets: Literal["ask", "skip"] = "skip",
+    timeout: float | None = None,
+    kernel: str | None = None,
+    allow: Sequence[str] = (),
+    force: bool = False,
+    principal: str | None = None,
+    ask: Ask | None = None,
+    progress: Progress | None = None,
+) -> Result:
+    """Run a record's executions again in a fresh kernel and judge each one.
+
+    Args:
+        source: a session's name, the path of a `.ipynb` or of a bundle.
+        order: `executed`, as they ran, or `document`, from top to bottom; None: as the source tells.
+        until: a `seq`: only what had ended by that entry.
+        keep: leave a live session of that name in this KRT_HOME, at that point of history. It is not
+            confined: it needs `allow=["all"]` if the record shows effects.
+        settings: names to set to other values, as a mapping or as `name=literal` texts.
+        two_times: run it twice; what differs between the two is `nondeterministic`.
+        inputs: what `input()` gets: the recorded answers, a person's, or none (these steps are not run).
+        secrets: whether a person is asked for what the record does not hold, or these steps are not run.
+        timeout: seconds for each step, 0 for no bound; by default ten times what was recorded, 60 at least.
+        kernel: kernelspec to run it in instead of the recorded one.
+        allow: what may really happen.
+        force: replay a damaged record too.
+        principal: who acts in a session that is kept.
+        ask: called with a prompt and whether the answer is hidden; gives the answer, None for end of input.
+        progress: called with the number of steps that have ended, and of all.
+
+    Raises:
+        NoSuchSession, NoSuchNotebook, NoSuchExecution, InvalidNotebook, UsageError, UnknownKernelSpec.
+        SessionExists: a session `keep` is there already; nothing was run.
+        Refused: `keep`, and the record shows effects that would happen again.
+        JournalCorrupt: the record is damaged, and `force` is false.
+        EnvironmentFault: no kernel, no space; nothing is left behind.
+    """
+    if keep is not None:
+        places.check_name(keep)
+        if session_files.exists(keep):
+            raise SessionExists(
+                f"session {keep} exists already; nothing was run",
+                hint="--keep makes a new session: choose another name",
+                session=keep,
+            )
+        if two_times:
+            raise UsageError("--two-times and --keep exclude each other", hint="a kept session runs once")
+    if ask is None and (inputs == "ask" or secrets == "ask"):
+        raise UsageError("there is nobody to ask", hint="run it at a terminal, or pass `ask`")
+    chosen = settings if isinstance(settings, Mapping) else parse_settings(settings)
+    workspace.sweep()
+    found = load(source, order=order, until=until, force=force)
+    plan, put = with_settings(found.plan, chosen)
+    if kernel is not None:
+        plan = replace(plan, kernel=kernel)
+    if plan.kernel != session_files.DEFAULT_KERNEL:
+        require(plan.kernel)
+    how = How(inputs=inputs, secrets=secrets, timeout=timeout, keep=keep, ask=ask, progress=progress)
+    if keep is not None:
+        how = replace(how, principal=principal or places.principal())
+    plan = with_skips(plan, how)
+    if keep is not None and "all" not in allow:
+        _refuse_effects(plan, keep)
+    runs = [run(plan, how)]
+    if two_times:
+        runs.append(run(plan, how))
+    result = judged(plan, runs, downstream(plan, runs[0].ran))
+    return replace(result, integrity=found.integrity, settings=put, kept=keep)
+
+
+def _refuse_effects(plan: Plan, keep: str) -> None:
+    """A kept session is not confined: what its steps do to the world, they do again."""
+    acting = [step for step in plan.steps if step.skip is None and not step.injected and _acts(step)]
+    if acting:
+        shown = ", ".join(step.execution_id or step.cell_id or str(step.number) for step in acting[:_SHOWN])
+        more = f" and {len(acting) - _SHOWN} more" if len(acting) > _SHOWN else ""
+        raise Refused(
+            f"--keep {keep}: {len(acting)} executions have effects outside the kernel, or may have: "
+            f"{shown}{more}; nothing was run",
+            hint="a session that stays is not confined: --allow all lets all of it happen again",
+            executions=[step.execution_id or step.cell_id for step in acting],
+        )
+
+
+def _acts(step: Step) -> bool:
+    """Whether it may do something outside the heap; also where nobody looked."""
+    if step.effects is None:
+        return True
+    declared = step.effects.get("declared")
+    return (declared or step.effects.get("verdict")) != "effect-free"

@@ -1,0 +1,42 @@
+"""What a replay says: INTERFACE's `krt replay --json`, as a struct."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+SAME, NORMALIZED, DIFFERENT = "same", "same-normalized", "different"
+NONDETERMINISTIC, SKIPPED = "nondeterministic", "skipped"
+_WELL = (SAME, NORMALIZED, SKIPPED)
+
+
+class Result(Struct, kw_only=True):
+    """The verdict on a record and on each of its executions."""
+
+    source: str
+    verdict: str
+    """the worst of all: `different`, `nondeterministic`, `same-normalized`, `same`"""
+    executions: list[dict[str, Any]]
+    """`{"execution_id", "cell_id", "verdict", "rules", "diff", "reason", …}`"""
+    names: list[dict[str, Any]] = []
+    """`{"name", "verdict"}`"""
+    environment: dict[str, Any] = {}
+    kind: str = ""
+    order: str = ""
+    notes: list[str] = []
+    integrity: dict[str, Any] = {}
+    settings: list[dict[str, Any]] = []
+    """what `--set` put where: `{"name", "value", "after", "why"}`"""
+    changed: list[dict[str, Any]] = []
+    """executions that did not come out as recorded, each with what they read of what had changed"""
+    refused: list[dict[str, Any]] = []
+    kept: str | None = None
+    head: int = 0
+    seconds: float = 0.0
+
+    @property
+    def ok(self) -> bool:
+        """Whether every verdict is `same`, `same-normalized` or `skipped`."""
+        rows = [row["verdict"] for row in (*self.executions, *self.names)]
+        return all(verdict in _WELL for verdict in rows)
