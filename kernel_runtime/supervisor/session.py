@@ -38,6 +38,7 @@ from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_priv
 from kernel_runtime.supervisor.ending import Ending
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
 from kernel_runtime.supervisor.handoffs import Handoffs
+from kernel_runtime.supervisor.heads import Heads
 from kernel_runtime.supervisor.jupyter_door import JupyterDoor
 from kernel_runtime.supervisor.keeper import Keeper
 from kernel_runtime.supervisor.notebook_keeper import NotebookKeeper
@@ -172,6 +173,7 @@ class Supervisor:
         self.world.helpers.append(self.terminals.machinery)
         self.claims = Claims(self)
         self.handoffs = Handoffs(self)
+        self.heads = Heads(self)
         self.notebook_lease = NotebookLease(self)
         self.rpc.register({"notebook_moved": self._notebook_moved})
         self.jupyter = JupyterDoor(self)
