@@ -1,0 +1,288 @@
+r"""Two texts: streams, `text/plain`, text within HTML, JSON and tracebacks.
+
+Lines that are equal are skipped; two that differ are walked token by token, and every token that differs
+needs a rule (`words`). Where the numbers of lines differ, what stands between the equal beginning and
+the equal end is walked as one, since numbers of other lengths make an array break elsewhere.
+
+Whatever is on, a word that changed is a difference, and so is a whole number that nothing names as an
+address, a process, a port or a time.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from functools import partial
+
+from kernel_runtime.core.stream_text import StreamText
+from kernel_runtime.replay.compare.bridge import Bridge, Differs
+from kernel_runtime.replay.compare.sets import order_sets
+from kernel_runtime.replay.compare.tokens import Token, iterate
+from kernel_runtime.replay.compare.words import same, same_loops
+
+_ANSI = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)|[@-Z\\^_])")
+_BAR = re.compile(
+    r"(?P<percent>\d{1,3})%\|[^|\n]{0,400}\|\ ?(?P<done>[^\s/]{1,40})/(?P<total>[^\s/]{1,40})\ "
+    r"\[(?P<times>[^]\n]{0,200})\]"
+)
+_COUNTER = re.compile(r"(?P<done>\d{1,20})(?P<unit>[A-Za-z]{1,20})\ \[(?P<times>\d\d:\d\d[^]\n]{0,200})\]")
+_POSTFIX = re.compile(r"(?:[\d:?]+<)?[\d:?]+(?:,\ *[^,]*?(?:/s|s/\w+|\?\w+/s))?(?P<postfix>,.*)?", re.DOTALL)
+_TIMING_LINE = re.compile(
+    r"The slowest run took [\d.]{1,20} times longer than the fastest\. .{0,100}"
+    r"|(?:Compiler|Parser) {0,8}: [\d.]{1,20} m?s"
+)
+_ENOUGH = 1000
+"""differing lines after which nobody asks for more"""
+_GAP = re.compile(r"\S {2,}\S")
+_LINE_END = re.compile(r" *\n *")
+
+
+def clean(bridge: Bridge, text: str) -> str:
+    """The text as a terminal shows it, as far as rules on that are on."""
+    if "\x1b" in text and bridge.on("ansi"):
+        text = _ANSI.sub("", text)
+    if bridge.on("carriage-returns") and ("\r" in text or "\b" in text):
+        shown = StreamText()
+        shown.write(text)
+        text = shown.text()
+    return text
+
+
+def compare(bridge: Bridge, recorded: str, replayed: str) -> None:
+    """Hold two texts against each other; the bridge is told what differs."""
+    if recorded == replayed:
+        return
+    one, two = clean(bridge, recorded), clean(bridge, replayed)
+    _tell_cleaning(bridge, recorded, replayed, one, two)
+    if one == two:
+        return
+    if attempt(bridge, lambda: _lines(bridge, one, two)):
+        return
+    if bridge.on("set-order") and "{" in one and "{" in two:
+        ordered, other = order_sets(one), order_sets(two)
+        if (ordered, other) != (one, two) and attempt(bridge, lambda: _lines(bridge, ordered, other)):
+            bridge.use("set-order", *_first_that_differs(one, two))
+            return
+    _lines(bridge, one, two)
+
+
+def passes(bridge: Bridge, recorded: str, replayed: str) -> bool:
+    """Whether the rules let these two pass for the same; if not, nothing is told."""
+    return recorded == replayed or attempt(bridge, lambda: compare(bridge, recorded, replayed))
+
+
+def attempt(bridge: Bridge, trial: Callable[[], None]) -> bool:
+    """Whether the trial found no difference. One that did leaves no trace."""
+    mark, quick = bridge.mark(), bridge.quick
+    bridge.quick = True
+    try:
+        trial()
+    except Differs:
+        bridge.take_back(mark)
+        return False
+    finally:
+        bridge.quick = quick
+    return True
+
+
+def _tell_cleaning(bridge: Bridge, recorded: str, replayed: str, one: str, two: str) -> None:
+    if (recorded, replayed) == (one, two):
+        return
+    # which of the two is needed is found out by leaving one off
+    example = _first_that_differs(recorded, replayed)
+    for rule, marks in (("ansi", "\x1b"), ("carriage-returns", "\r\b")):
+        if bridge.on(rule) and any(mark in text for text in (recorded, replayed) for mark in marks):
+            bridge.use(rule, *example)
+
+
+def _first_that_differs(recorded: str, replayed: str) -> tuple[str, str]:
+    """The first lines that differ."""
+    at = common(recorded, replayed)
+    start = recorded.rfind("\n", 0, at) + 1
+    return recorded[start:].partition("\n")[0], replayed[start:].partition("\n")[0]
+
+
+def common(one: str, two: str) -> int:
+    """How many characters two texts have in common at their beginning."""
+    low, high = 0, min(len(one), len(two))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if one.startswith(two[low:middle], low):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _lines(bridge: Bridge, recorded: str, replayed: str) -> None:
+    one, two = recorded.split("\n"), replayed.split("\n")
+    if len(one) != len(two) and bridge.on("timings"):
+        one, two = _without_timing_lines(bridge, one, two)
+    if len(one) != len(two):
+        _region(bridge, one, two)
+        return
+    table = _is_table(one) and _is_table(two)
+    for number, (first, second) in enumerate(zip(one, two, strict=True), 1):
+        if first == second or attempt(bridge, partial(_line, bridge, first, second, table=table)):
+            continue
+        bridge.differ(*_around(first, second), line=number)
+        if bridge.count > _ENOUGH:
+            return
+
+
+def _around(one: str, two: str) -> tuple[str, str]:
+    """Two long lines from shortly before the point where they part."""
+    start = max(0, common(one, two) - 40) if max(len(one), len(two)) > 120 else 0
+    mark = "…" if start else ""
+    return mark + one[start:], mark + two[start:]
+
+
+def _line(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
+    if same_loops(bridge, one, two):
+        return
+    if bridge.on("progress-bars") and ("[" in one and "[" in two):
+        first, second = _without_bars(one), _without_bars(two)
+        if (first, second) != (one, two):
+            if first != second:
+                _walk(bridge, first, second, table=table)
+            bridge.use("progress-bars", one, two)
+            return
+    _walk(bridge, one, two, table=table)
+
+
+def _without_timing_lines(bridge: Bridge, one: list[str], two: list[str]) -> tuple[list[str], list[str]]:
+    """Without the lines that %time and %timeit print only if something was slow."""
+    kept = [line for line in one if not _TIMING_LINE.fullmatch(line)]
+    other = [line for line in two if not _TIMING_LINE.fullmatch(line)]
+    if len(kept) == len(other) and (len(kept), len(other)) != (len(one), len(two)):
+        more = next(line for line in (*one, *two) if _TIMING_LINE.fullmatch(line))
+        bridge.use("timings", *(("", more) if len(two) > len(one) else (more, "")))
+        return kept, other
+    return one, two
+
+
+def _without_bars(line: str) -> str:
+    shown = _BAR.sub(lambda bar: f"{bar['percent']}% {bar['done']}/{bar['total']} [{_postfix(bar)}]", line)
+    shown = _COUNTER.sub(lambda bar: f"{bar['done']}{bar['unit']} [{_postfix(bar)}]", shown)
+    # tqdm covers what a longer line before it left with spaces
+    return shown if shown == line else shown.rstrip(" ")
+
+
+def _postfix(bar: re.Match[str]) -> str:
+    """What a program itself wrote behind the times of a bar, as `loss=0.3`."""
+    found = _POSTFIX.fullmatch(bar["times"])
+    return (found["postfix"] or "") if found else bar["times"]
+
+
+def _region(bridge: Bridge, one: list[str], two: list[str]) -> None:
+    """Other numbers of lines: what lies between equal beginning and end, as one text."""
+    head = 0
+    while head < min(len(one), len(two)) and one[head] == two[head]:
+        head += 1
+    tail = 0
+    while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
+        tail += 1
+    first, second = one[head : len(one) - tail], two[head : len(two) - tail]
+    # an array that breaks elsewhere begins where both still agree
+    before = max(0, head - 1)
+    whole, other = "\n".join(one[before : len(one) - tail]), "\n".join(two[before : len(two) - tail])
+    if (
+        bridge.on("alignment")
+        and "[" in whole
+        and attempt(bridge, lambda: _walk(bridge, whole, other, table=False))
+    ):
+        return
+    bridge.differ(
+        "\n".join(first)[:2000],
+        "\n".join(second)[:2000],
+        why=f"{len(one)} lines are {len(two)}",
+        line=head + 1,
+    )
+
+
+def _is_table(lines: list[str]) -> bool:
+    """Whether these lines look like columns: a head that is indented, and below it gaps within lines."""
+    return (
+        len(lines) > 1 and lines[0].startswith(" ") and any(_GAP.search(line[:2000]) for line in lines[1:12])
+    )
+
+
+def _walk(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
+    """Both token lists side by side, spaces apart. The first difference ends it."""
+    first, second = _Words(one), _Words(two)
+    depth = 0
+    previous = ""
+    while True:
+        space, other_space = first.space(), second.space()
+        word, other = first.word(), second.word()
+        if space != other_space:
+            aligned = bridge.on("alignment") and _aligns(
+                space, other_space, previous, word=word, other=other, depth=depth, table=table
+            )
+            if not aligned:
+                bridge.differ(one, two)
+                return
+            bridge.use("alignment", one, two)
+        if word is None or other is None:
+            if word is not other:
+                bridge.differ(one, two)
+            return
+        if word.text != other.text and not same(bridge, one, word, two, other):
+            bridge.differ(one, two)
+            return
+        depth += {"[": 1, "]": -1}.get(word.text, 0)
+        previous = word.kind if word.kind == "number" else word.text
+
+
+class _Words:
+    """Tokens as they are asked for: most texts that differ do so near their beginning."""
+
+    def __init__(self, text: str) -> None:
+        self._tokens = iterate(text)
+        self._next = next(self._tokens, None)
+
+    def space(self) -> str:
+        if self._next is not None and self._next.kind == "space":
+            found = self._next.text
+            self._next = next(self._tokens, None)
+            return found
+        return ""
+
+    def word(self) -> Token | None:
+        token = self._next
+        self._next = next(self._tokens, None)
+        return token
+
+
+def _aligns(
+    space: str,
+    other_space: str,
+    previous: str,
+    *,
+    word: Token | None,
+    other: Token | None,
+    depth: int,
+    table: bool,
+) -> bool:
+    """Whether two spaces between the same words differ as columns of numbers do.
+
+    Never between two words that have one space or none on either side: `a b` is not `ab`.
+    """
+    by_number = previous == "number" or any(one is not None and one.kind == "number" for one in (word, other))
+    if "\n" in space or "\n" in other_space:
+        # an array breaks its lines between numbers, or between rows
+        plain, break_ = _LINE_END.fullmatch(space), _LINE_END.fullmatch(other_space)
+        if bool(plain) and bool(break_):
+            return depth > 0
+        return depth > 0 and by_number and bool(space) and bool(other_space)
+    if set(space + other_space) != {" "}:
+        return False
+    if not previous:
+        return table or (by_number and depth > 0)
+    if previous == "[" or (word is not None and word.text == "]" and other is not None and other.text == "]"):
+        return by_number and depth > 0
+    if word is None or other is None:
+        return table
+    if not (space and other_space):
+        return False
+    return by_number or (len(space) > 1 and len(other_space) > 1)
