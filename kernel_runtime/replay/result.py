@@ -9,6 +9,8 @@ from msgspec import Struct
 SAME, NORMALIZED, DIFFERENT = "same", "same-normalized", "different"
 NONDETERMINISTIC, SKIPPED = "nondeterministic", "skipped"
 _WELL = (SAME, NORMALIZED, SKIPPED)
+_UNREADABLE = "unreadable"
+"""of a name: it has no digest, so nothing speaks against it"""
 
 
 class Result(Struct, kw_only=True):
@@ -22,6 +24,8 @@ class Result(Struct, kw_only=True):
     names: list[dict[str, Any]] = []
     """`{"name", "verdict"}`"""
     environment: dict[str, Any] = {}
+    rules: dict[str, Any] = {}
+    """by which outputs were compared: `{"on": [names], "relative", "absolute"}`"""
     kind: str = ""
     order: str = ""
     notes: list[str] = []
@@ -39,4 +43,4 @@ class Result(Struct, kw_only=True):
     def ok(self) -> bool:
         """Whether every verdict is `same`, `same-normalized` or `skipped`."""
         rows = [row["verdict"] for row in (*self.executions, *self.names)]
-        return all(verdict in _WELL for verdict in rows)
+        return all(verdict in _WELL or verdict == _UNREADABLE for verdict in rows)

@@ -39,7 +39,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "carriage-returns",
-        "Text counts as a terminal shows it in the end: what carriage returns and backspaces overwrote is gone.",
+        "Text counts as a terminal shows it in the end: what a cursor overwrote is gone.",
         ("stream", "text/plain"),
     ),
     Rule(
@@ -101,21 +101,21 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "random-ids",
-        "Generated ids (pandas, scikit-learn, Vega, Plotly, matplotlib, widgets) may have other names, if each"
-        " is renamed in the same way everywhere in the output.",
+        "Generated ids (pandas, scikit-learn, Vega, Plotly, matplotlib, widgets) may have other names, if"
+        " each is renamed in the same way everywhere in the output.",
         ("text/html", "image/svg+xml", "JSON"),
     ),
     Rule("json-key-order", "The order of keys in a JSON object does not count.", ("JSON",)),
     Rule(
         "image-metadata",
-        "Images with equal pixels are the same, whatever else their files hold; of an SVG, <metadata> does not"
+        "Images with equal pixels are the same, whatever else their files hold; an SVG's <metadata> does not"
         " count.",
         ("image/*",),
     ),
     Rule(
         "image-perceptual",
-        "Pixels may differ as nobody sees: no channel by more than 8 of 255, and in at most 1 % of the pixels by"
-        " more than 2.",
+        "Pixels may differ as nobody sees: no channel by more than 8 of 255, and in at most 1 % of the pixels"
+        " by more than 2.",
         ("image/*",),
     ),
     Rule(
@@ -125,9 +125,15 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "library-frames",
-        "A traceback's frame within a library is its file's path there, its function and the line that ran; line"
-        " number and surrounding lines do not count.",
+        "A traceback's frame within a library is its file's path there, its function and the line that ran;"
+        " line number and surrounding lines do not count.",
         ("error",),
+    ),
+    Rule(
+        "name-digests",
+        "What a name holds at the end is told, and does not count in the verdict.",
+        ("names",),
+        default=False,
     ),
 )
 
