@@ -22,7 +22,7 @@ def command(*, name: str, file: Path, as_json: bool, principal: str | None) -> i
     """
     del principal
     from kernel_runtime.client import session_files
-    from kernel_runtime.notebook.write import atomic_write
+    from kernel_runtime.notebook.put import atomic_write
 
     session = session_files.load(name)
     target = file.expanduser().absolute()

@@ -4,15 +4,23 @@
 puts it under KRT_HOME. Nothing else outside the served directory can be reached: a path in the folder is
 looked up, never joined. Notebooks in it are read and saved; they are not renamed, moved or deleted here, and
 have their checkpoints under KRT_HOME. A real directory of that name in the served one stays what it is.
+
+The notebook of an open document (`OpenFile`) is saved only over what that document has seen of it; stock
+truncates the file and writes into it, whatever was put there a moment before.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import nbformat
+from anyio.to_thread import run_sync
 from jupyter_server import _tz
 from jupyter_server.services.contents.filecheckpoints import AsyncFileCheckpoints
 from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
@@ -20,6 +28,7 @@ from tornado import web
 from traitlets import default
 
 from kernel_runtime import places
+from kernel_runtime.notebook.put import Keep, Mark, digest, mark_of, put
 
 FOLDER = "krt-sessions"
 
@@ -28,6 +37,72 @@ Renaming = Callable[[str, str, Callable[[], Awaitable[None]]], Awaitable[None]]
 
 async def _only_rename(_old: str, _new: str, rename: Callable[[], Awaitable[None]]) -> None:
     await rename()
+
+
+class Overtaken(web.HTTPError):
+    """Somebody else wrote the file since the document that is to be saved last saw it."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(409, f"{path} was written by somebody else meanwhile, and was left as it is")
+
+
+class OpenFile:
+    """What an open document has seen of its file. It counts where it is `current`."""
+
+    def __init__(self, keep: Keep) -> None:
+        self._keep = keep
+        self._path: Path | None = None
+        """None until a contents manager of ours has read it"""
+        self._seen: str | None = None
+        self._mark: Mark | None = None
+
+    @contextmanager
+    def current(self) -> Iterator[None]:
+        """What is read and saved here is this document's."""
+        token = _OPEN.set(self)
+        try:
+            yield
+        finally:
+            _OPEN.reset(token)
+
+    def took(self, path: Path, data: bytes, mark: Mark | None) -> None:
+        """It read that, after it had that mark."""
+        self._path, self._seen, self._mark = path, digest(data), mark
+
+    @property
+    def is_known(self) -> bool:
+        return self._path is not None
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether somebody else wrote the file since, also with an older date."""
+        if self._path is None or self._mark is None:
+            return False
+        now = mark_of(self._path)
+        return now is not None and now[:3] != self._mark[:3]
+
+    def write(self, path: Path, data: bytes) -> bool:
+        """False: it holds something else than was seen."""
+        mark = put(path, data, seen=self._seen if path.exists() else None, keep=self._keep)
+        if mark is None:
+            return False
+        self._path, self._seen, self._mark = path, digest(data), mark
+        return True
+
+    def may_write(self, path: Path) -> bool:
+        """Whether another file can take its place with nothing lost but the inode's number."""
+        try:
+            info = path.stat()
+        except FileNotFoundError:
+            return os.access(path.parent, os.W_OK)
+        return info.st_uid == os.geteuid() and info.st_nlink == 1 and os.access(path.parent, os.W_OK)
+
+
+def _real(os_path: str) -> Path:
+    return Path(os.path.realpath(os_path))
+
+
+_OPEN: ContextVar[OpenFile | None] = ContextVar("open_file", default=None)
 
 
 class SessionCheckpoints(AsyncFileCheckpoints):
@@ -156,6 +231,46 @@ class SessionContentsManager(AsyncLargeFileManager):
         if self.in_folder(path) and model.get("type") != "notebook":
             raise web.HTTPError(403, f"{FOLDER} holds the notebooks of sessions and nothing else")
         return await super().save(model, path)
+
+    async def _read_notebook(
+        self,
+        os_path: str,
+        as_version: int = 4,
+        capture_validation_error: Any = None,
+        raw: bool = False,
+    ) -> Any:
+        reader = _OPEN.get()
+        if reader is None:
+            return await super()._read_notebook(os_path, as_version, capture_validation_error, raw)
+        path = _real(os_path)
+        mark = mark_of(path)
+        notebook, data = await super()._read_notebook(os_path, as_version, capture_validation_error, raw=True)
+        reader.took(path, data, mark)
+        return (notebook, data) if raw else notebook
+
+    async def _save_notebook(self, os_path: str, nb: Any, capture_validation_error: Any = None) -> None:
+        writer, path = _OPEN.get(), _real(os_path)
+        if writer is None or not writer.is_known:
+            await super()._save_notebook(os_path, nb, capture_validation_error)
+            return
+        if not (self.use_atomic_writing and writer.may_write(path)):
+            await super()._save_notebook(os_path, nb, capture_validation_error)
+            mark = mark_of(path)
+            writer.took(path, await run_sync(path.read_bytes), mark)
+            return
+        text = await run_sync(
+            partial(
+                nbformat.writes,
+                nb,
+                version=nbformat.NO_CONVERT,
+                capture_validation_error=capture_validation_error,
+            )
+        )
+        if not text.endswith("\n"):
+            text += "\n"
+        with self.perm_to_403(os_path):
+            if not await run_sync(writer.write, path, text.encode()):
+                raise Overtaken(os_path)
 
     async def delete_file(self, path: str) -> None:
         self._refuse(path, "deleted: `krt rm` removes a session")

@@ -14,6 +14,7 @@ from kernel_runtime.core.outputs import Output
 from kernel_runtime.core.projection import source_digest
 from kernel_runtime.jupyter.mirror_document import CellMap, SharedNotebook
 from kernel_runtime.jupyter.mirror_journal import Cells, Shown
+from kernel_runtime.jupyter.ran import is_begun, ran_digest
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.facts import ExecutionQueued
 from kernel_runtime.notebook.ids import notebook_id, version_id
@@ -167,12 +168,10 @@ class Writer:
     def _settle_source(self, shown: Shown, cell: CellMap, metadata: dict[str, Any]) -> None:
         source = self._notebook.source(cell)
         digest, ran = source_digest(source), shown.execution.source_digest
-        based_on = self._agreed.pop(shown.cell_id, None) or _written(metadata)
+        based_on = self._agreed.pop(shown.cell_id, None) or ran_digest(metadata)
         if digest == ran:
             return
-        # of what was typed just before it ran, a killed server's store may have only the beginning
-        begun = based_on is None and shown.source.startswith(source)
-        if digest != based_on and not begun:  # people edited it
+        if digest != based_on and not is_begun(source, based_on, shown.source):  # people edited it
             if based_on in {None, ran}:
                 return
             self._keep_beside(shown.cell_id, source, metadata)
@@ -248,7 +247,7 @@ class Writer:
                 if isinstance(ours, dict) and isinstance(ours.get("execution_id"), str):
                     ran.add(ours["execution_id"])
                 source = self._notebook.source(one)
-                if one is not keep and source != text and source_digest(source) != _written(metadata):
+                if one is not keep and source != text and source_digest(source) != ran_digest(metadata):
                     self._keep_beside(cell_id, source, metadata)
             self._notebook.remove_double(cell_id, keep)
             for execution_id in ran:
@@ -259,9 +258,3 @@ class Writer:
 def _shows(metadata: dict[str, Any], execution_id: str) -> bool:
     ours = metadata.get(OURS)
     return isinstance(ours, dict) and ours.get("execution_id") == execution_id
-
-
-def _written(metadata: dict[str, Any]) -> str | None:
-    ours = metadata.get(OURS)
-    found = ours.get("source_digest") if isinstance(ours, dict) else None
-    return found if isinstance(found, str) else None

@@ -11,6 +11,8 @@ tests/jupyter/test_room_contract.py pins them.
 from __future__ import annotations
 
 import asyncio
+import secrets
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from typing import Any, Protocol
@@ -20,12 +22,21 @@ from jupyter_server_ydoc.utils import LogLevel, OutOfBandChanges  # type: ignore
 from jupyter_ydoc import YNotebook
 from pycrdt.store import YDocNotFound
 
+from kernel_runtime.jupyter.contents import OpenFile, Overtaken
+from kernel_runtime.jupyter.mirror_document import ORIGIN
+
+NOTES = "kernel_runtime_notes"
+"""key in the document's state: what people are told, `[{"id", "at", "text"}]`, the latest last"""
+_MOST_NOTES = 10
 _DRAIN = 5.0
 """seconds"""
 
 
 class Keeper(Protocol):
     """What a room of ours asks."""
+
+    disk: OpenFile
+    """what was seen of the file"""
 
     async def before_load(self) -> None:
         """The file is about to be read."""
@@ -60,7 +71,8 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
             return
         await self.keeper.before_load()
         if not await self._read_store():
-            await super().initialize()
+            with self.keeper.disk.current():
+                await super().initialize()
             if self._document_load_progressively:
                 await self._document_progressively_loaded
         else:
@@ -157,7 +169,8 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
 
     async def read_file(self) -> dict[str, Any]:
         """The notebook on disk, which from now on is what a save expects to find there."""
-        model = await self._file.load_content(self._file_format, self._file_type)
+        with self.keeper.disk.current():
+            model = await self._file.load_content(self._file_format, self._file_type)
         content: dict[str, Any] = model["content"]
         return content
 
@@ -169,8 +182,9 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
         """
         model = {"format": self._file_format, "type": self._file_type, "content": content}
         try:
-            saved = await self._file.maybe_save_content(model)
-        except OutOfBandChanges:
+            with self.keeper.disk.current():
+                saved = await self._file.maybe_save_content(model)
+        except (OutOfBandChanges, Overtaken):
             return False
         if saved:
             async with self._update_lock:
@@ -180,8 +194,17 @@ class SessionRoom(DocumentRoom):  # type: ignore[misc]
         return True
 
     def tell(self, note: str) -> None:
-        """Show something to everybody who has it open."""
-        self._emit(LogLevel.WARNING, None, note)
+        """Show something to everybody who has it open, and to who opens it next.
+
+        It goes into the document's state. A warning of jupyter-collaboration's would be shown as one, too:
+        that the file "has been opened with two different views", whatever the note says.
+        """
+        notes = self._document.ystate.get(NOTES)
+        notes = [*notes] if isinstance(notes, list) else []
+        new = {"id": secrets.token_hex(8), "at": time.time(), "text": note}
+        with self._document.ydoc.transaction(origin=ORIGIN):
+            self._document.ystate[NOTES] = [*notes, new][-_MOST_NOTES:]
+        self._emit(LogLevel.INFO, None, note)
 
     def complain(self, error: Exception) -> None:
         """The file could not be written or read: say so as a stock room does."""

@@ -10,7 +10,7 @@ from collections.abc import Container
 from typing import Any
 
 from kernel_runtime.core.projection import source_digest
-from kernel_runtime.notebook.document import joined
+from kernel_runtime.notebook.document import cell_bytes, document_bytes, joined, lined, lines
 from kernel_runtime.notebook.ids import derived_id, is_valid
 from kernel_runtime.notebook.merge import OURS
 
@@ -23,6 +23,17 @@ def as_saved(content: dict[str, Any], ran: Container[str]) -> dict[str, Any]:
         "cells": [_cell(cell, known=cell.get("id") in ran) for cell in content["cells"]],
         "metadata": metadata,
     }
+
+
+def as_bytes(content: dict[str, Any]) -> bytes:
+    """A notebook file of it, laid out as Jupyter does."""
+    cells = [
+        {**cell, "source": lines(joined(cell["source"]))}
+        | ({"outputs": lined(cell["outputs"])} if cell["cell_type"] == "code" else {})
+        for cell in content["cells"]
+    ]
+    metadata = {key: value for key, value in content["metadata"].items() if not _is_filler(key, value)}
+    return document_bytes(map(cell_bytes, cells), metadata, content["nbformat_minor"])
 
 
 def with_ids(content: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,10 @@ While the room is there it holds the notebook's file (`hold_notebook`) and saves
 change, at the latest `LATEST` seconds after the first one however much goes on, and the longer a save takes
 the longer the next one waits. Where another Jupyter server holds the file, the document goes on showing
 what the journal tells, and is saved only where people changed it here, merged with what is in the file.
+
+What somebody else writes is merged (`room_merge`). Before that takes out text that people had in the
+document, the document as it was is kept in a file, and everybody who has it open is told of it; where it
+cannot be kept, the text stays.
 """
 
 from __future__ import annotations
@@ -18,12 +22,15 @@ from typing import Any
 
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.jupyter.contents import OpenFile
 from kernel_runtime.jupyter.mirror_document import SharedNotebook
 from kernel_runtime.jupyter.mirror_follow import Follow
 from kernel_runtime.jupyter.room import SessionRoom
 from kernel_runtime.jupyter.room_base import KeptBase
-from kernel_runtime.jupyter.room_content import as_saved, with_ids
-from kernel_runtime.jupyter.room_merge import Base, Side, base_of, merge
+from kernel_runtime.jupyter.room_content import as_bytes, as_saved, with_ids
+from kernel_runtime.jupyter.room_merge import Base, Merged, Side, base_of, gone, merge, without
+from kernel_runtime.notebook.document import joined
+from kernel_runtime.notebook.replaced import Replaced
 
 log = logging.getLogger("kernel_runtime.jupyter")
 
@@ -38,6 +45,8 @@ SHARE = 10
 _RELEASE = 3.0
 """seconds that leaving waits for the supervisor to take the file back"""
 _TRIES = 5
+_OWN = 60.0
+"""seconds for which text that another program wrote into the file is that program's own to write over"""
 
 
 class RoomKeeper:
@@ -47,6 +56,8 @@ class RoomKeeper:
         self.session = session
         self.holds = False
         """whether the file is ours to write"""
+        self._replaced = Replaced(session.file.directory / "replaced")
+        self.disk = OpenFile(self._replaced.keep)
         self._room: SessionRoom | None = None
         self._notebook: SharedNotebook | None = None
         self._follow: Follow | None = None
@@ -63,6 +74,10 @@ class RoomKeeper:
         self._base: Base | None = None
         """what document and file last had in common"""
         self._bases = KeptBase(session.file.directory)
+        self._brought: dict[str, float] = {}
+        """text that another program put into the document, and when"""
+        self._notes: list[str] | None = []
+        """to be told once the document is there"""
         self._left = False
 
     def keep(self, room: SessionRoom) -> None:
@@ -91,6 +106,9 @@ class RoomKeeper:
         self._tasks = [loop.create_task(self._follow.run()), loop.create_task(self._renew())]
         for task in self._tasks:
             task.add_done_callback(_report)
+        notes, self._notes = self._notes or [], None
+        for note in notes:
+            self._tell(note)
 
     def changed(self, target: str, outputs: Collection[int] = ()) -> None:
         if target == "state" or self._notebook is None or self._left:
@@ -111,7 +129,15 @@ class RoomKeeper:
 
     async def changed_on_disk(self) -> None:
         async with self._lock:
-            await self._merge()
+            try:
+                await self._merge()
+            except Exception as error:  # noqa: BLE001 - as in `_save`
+                assert self._room is not None
+                self._room.complain(error)
+                self._tell(
+                    "Another program replaced the file by something that cannot be read as a notebook. It is "
+                    "left as it is, and what is here is not saved until the file is a notebook again."
+                )
 
     async def leave(self) -> None:
         if self._left:
@@ -163,6 +189,8 @@ class RoomKeeper:
         while True:
             await asyncio.sleep(LEASE / 3)
             await self._hold()
+            if self.disk.has_changed:  # with an older date, which is not looked for
+                await self.changed_on_disk()
 
     # saving
 
@@ -215,8 +243,14 @@ class RoomKeeper:
                 if await room.write_file(content):
                     self._base = base_of(content)
                     self._bases.write(notebook, self._base)
-                    break
+                    if not self.disk.has_changed:
+                        break
                 await self._merge()
+            else:
+                # somebody writes it again and again
+                self._unsaved_since(changed_at or began)
+                self._edited |= edited
+                self._plan()
         except Exception as error:  # noqa: BLE001 - whatever a contents manager raises is told to people, as a stock room does
             self._unsaved_since(changed_at)
             self._edited |= edited
@@ -235,7 +269,29 @@ class RoomKeeper:
 
     def _merge_in(self, content: dict[str, Any], base: Base | None, *, derived: Side = "document") -> None:
         assert self._notebook is not None
-        merged = merge(base, self._notebook.content(), with_ids(content), derived=derived)
+        here, there = self._notebook.content(), with_ids(content)
+        merged = merge(base, here, there, derived=derived)
+        if lost := self._lost(here, merged):
+            try:
+                kept = self._replaced.keep(as_bytes(here))
+            except KernelRuntimeError as error:
+                log.warning("session %s: text cannot be kept, and stays: %s", self.session.name, error)
+                merged = merge(without(base, lost), here, there, derived=derived)
+            else:
+                merged.notes.append(
+                    f"Another program replaced the file: {_cells(len(lost))} of what was here are not in it, "
+                    f"or with other text. The notebook as it was is kept in {kept}"
+                )
+        if merged.overruled:
+            try:
+                where = f"is kept in {self._replaced.keep(as_bytes(there))}"
+            except KernelRuntimeError as error:
+                where = f"could not be kept: {error.message}"
+            merged.notes.append(
+                "Another program changed metadata, attachments or outputs that were changed here too: "
+                f"what is here stays. The file as it was {where}"
+            )
+        self._brought = self._new_text(here, merged.content)
         self._notebook.become(merged.content)
         self._base = base_of(content)
         for note in merged.notes:
@@ -245,9 +301,35 @@ class RoomKeeper:
             self._unsaved_since(time.monotonic())
             self._plan()
 
+    def _lost(self, here: dict[str, Any], merged: Merged) -> list[str]:
+        """Cells of the document with text that would be nowhere else."""
+        ran = self._follow.ran if self._follow is not None else None
+        sources = {cell["id"]: joined(cell["source"]) for cell in here["cells"]}
+        staying = {cell["id"] for cell in merged.content["cells"]}
+        own_since = time.monotonic() - _OWN
+        return [
+            cell_id
+            for cell_id in gone(here, merged.content, ran)
+            # what a program wrote, and goes on writing, is its own
+            if cell_id not in staying or self._brought.get(sources[cell_id], 0.0) < own_since
+        ]
+
+    def _new_text(self, here: dict[str, Any], content: dict[str, Any]) -> dict[str, float]:
+        now = time.monotonic()
+        before = {joined(cell["source"]) for cell in here["cells"]}
+        new = {joined(cell["source"]) for cell in content["cells"]} - before
+        recent = {text: when for text, when in self._brought.items() if now - when < _OWN}
+        return {**recent, **dict.fromkeys(new, now)}
+
     def _tell(self, note: str) -> None:
-        if self._room is not None:
+        if self._notes is not None:
+            self._notes.append(note)
+        elif self._room is not None:
             self._room.tell(note)
+
+
+def _cells(count: int) -> str:
+    return "1 cell" if count == 1 else f"{count} cells"
 
 
 def _report(task: asyncio.Task[None]) -> None:

@@ -3,23 +3,27 @@
 Three sides meet: what file and document last had in common (`Base`), the document, the file. What one side
 alone changed is taken; a cell's text that both changed stays in the document's cell, and the file's text
 gets a cell after it; a cell that one side took out and the other changed stays. Order is the document's,
-unless only the file's changed.
+unless only the file's changed. What is neither text nor a cell (metadata, attachments) has one place: where
+both changed it, the document's stays, and `overruled` says so.
 
 What the journal derives (outputs, counts, our metadata) is nobody's change: `derived` says whose is newer.
 Without a base nothing counts as taken out but what ran and nobody edited, and text that is what ran counts
 as not changed.
+
+What the file alone changed is taken as it is, also where that takes out text that people saved: `gone` names
+those cells, for whoever is to keep them.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 from msgspec import Struct
 
-from kernel_runtime.core.projection import source_digest
+from kernel_runtime.jupyter.ran import is_as_run, is_begun, ran_digest
 from kernel_runtime.notebook.document import joined
 from kernel_runtime.notebook.ids import version_id
 from kernel_runtime.notebook.merge import OURS
@@ -28,7 +32,6 @@ Cell = dict[str, Any]
 Side = Literal["document", "file"]
 
 _NOT_PEOPLES = (OURS, "execution", "trusted")
-_DERIVED = ("outputs", "execution_count")
 _encoder = msgspec.json.Encoder(order="sorted")
 
 
@@ -42,6 +45,8 @@ class Base(Struct, frozen=True):
     """by cell: of people's metadata and attachments"""
     metadata: dict[str, str] = {}
     """by key of the notebook's metadata"""
+    outputs: dict[str, str] = {}
+    """by cell that never ran here and has some all the same: they are nobody's but people's"""
 
 
 class Merged(Struct):
@@ -51,6 +56,8 @@ class Merged(Struct):
     ahead: bool = False
     """it has something of people's that the file has not"""
     notes: list[str] = []
+    overruled: bool = False
+    """something of the file's, other than text, gave way to the document's"""
 
 
 def base_of(content: Mapping[str, Any]) -> Base:
@@ -60,6 +67,7 @@ def base_of(content: Mapping[str, Any]) -> Base:
         text={cell["id"]: _text(cell) for cell in cells},
         rest={cell["id"]: _rest(cell) for cell in cells},
         metadata={key: _digest(value) for key, value in content["metadata"].items() if key != OURS},
+        outputs={cell["id"]: _outputs(cell) for cell in cells if _is_foreign(cell) and cell["outputs"]},
     )
 
 
@@ -68,6 +76,35 @@ def merge(
 ) -> Merged:
     """Contents as nbformat has them, cells with ids."""
     return _Merge(base, document, file, derived).merged()
+
+
+def without(base: Base | None, cell_ids: Container[str]) -> Base:
+    """One by which these cells count as changed in the document: they stay."""
+    base = base or Base()
+    text = {cell_id: "" if cell_id in cell_ids else was for cell_id, was in base.text.items()}
+    rest = {cell_id: "" if cell_id in cell_ids else was for cell_id, was in base.rest.items()}
+    return Base(order=base.order, text=text, rest=rest, metadata=base.metadata, outputs=base.outputs)
+
+
+def gone(before: Mapping[str, Any], after: Mapping[str, Any], recorded: Container[str] | None) -> list[str]:
+    """Cells of `before` of which something that people made is nowhere in `after`.
+
+    `recorded` are the ids of the cells that the journal can give back; None: each that says so is believed.
+    """
+    there = {joined(cell["source"]) for cell in after["cells"]}
+    attached = {_digest(cell["attachments"]) for cell in after["cells"] if cell.get("attachments")}
+    now = {cell["id"]: joined(cell["source"]) for cell in after["cells"]}
+    found: list[str] = []
+    for cell in before["cells"]:
+        source, cell_id = joined(cell["source"]), cell["id"]
+        lacks = bool(source.strip()) and source not in there
+        if lacks and is_as_run(cell) and (recorded is None or cell_id in recorded):
+            lacks = False
+        if lacks and cell_id in now and is_begun(source, ran_digest(cell["metadata"]), now[cell_id]):
+            lacks = False
+        if lacks or (cell.get("attachments") and _digest(cell["attachments"]) not in attached):
+            found.append(cell_id)
+    return found
 
 
 class _Merge:
@@ -81,6 +118,7 @@ class _Merge:
         self.there = {cell["id"]: cell for cell in file["cells"]}
         self.derived = derived
         self.ahead = False
+        self.overruled = False
         self.notes: list[str] = []
         self.beside: dict[str, Cell] = {}
 
@@ -102,7 +140,7 @@ class _Merge:
             "metadata": self._metadata(),
             "nbformat_minor": max(self.document["nbformat_minor"], self.file["nbformat_minor"]),
         }
-        return Merged(content, self.ahead, self.notes)
+        return Merged(content, self.ahead, self.notes, overruled=self.overruled)
 
     # cells
 
@@ -124,7 +162,7 @@ class _Merge:
     def _taken_out_there(self, cell_id: str, here: Cell) -> bool:
         if self.known:
             return cell_id in self.base.text and _text(here) == self.base.text[cell_id]
-        return _is_as_run(here)
+        return is_as_run(here)
 
     def _both(self, cell_id: str, here: Cell, there: Cell) -> Cell:
         whose = self._whose_text(cell_id, here, there)
@@ -136,7 +174,7 @@ class _Merge:
         rest = self._whose_rest(cell_id, here, there)
         rests = here if rest == "document" else there
         self.ahead |= rest == "document" and _rest(here) != _rest(there)
-        derived = here if self.derived == "document" else there
+        derived = here if self._whose_outputs(cell_id, here, there) == "document" else there
         if derived.get("cell_type") != texts["cell_type"]:
             derived = texts
         cell: Cell = {
@@ -165,18 +203,30 @@ class _Merge:
             if _text(there) == before:
                 return "document"
             return "file" if _text(here) == before else None
-        if _is_as_run(here):
+        if is_as_run(here):
             return "file"
-        if not _is_as_run(there):
+        if not is_as_run(there):
             return None
-        # of what was typed just before it ran, a killed server's store may have only the beginning
-        begun = here["cell_type"] == "code" and joined(there["source"]).startswith(joined(here["source"]))
-        return "file" if begun else "document"
+        based_on = ran_digest(here["metadata"])
+        begun = is_begun(joined(here["source"]), based_on, joined(there["source"]))
+        return "file" if begun and here["cell_type"] == "code" else "document"
 
     def _whose_rest(self, cell_id: str, here: Cell, there: Cell) -> Side:
-        if not self.known:
-            return "document"
-        return "file" if _rest(here) == self.base.rest.get(cell_id) else "document"
+        before = self.base.rest.get(cell_id)
+        if self.known and _rest(here) == before:
+            return "file"
+        self.overruled |= _rest(there) not in {_rest(here), before}
+        return "document"
+
+    def _whose_outputs(self, cell_id: str, here: Cell, there: Cell) -> Side:
+        if not (self.known and _is_foreign(here) and _is_foreign(there)):
+            return self.derived
+        before = self.base.outputs.get(cell_id, _NO_OUTPUTS)
+        if _outputs(here) == before:
+            return "file"
+        self.ahead |= _outputs(here) != _outputs(there)
+        self.overruled |= _outputs(there) not in {_outputs(here), before}
+        return "document"
 
     def _keep_beside(self, cell_id: str, there: Cell) -> None:
         source = joined(there["source"])
@@ -225,8 +275,9 @@ class _Merge:
             elif not self.known:
                 side = here if key in here else there
             else:
-                unchanged = _digest(here.get(key)) == self.base.metadata.get(key, _digest(None))
-                side = there if unchanged else here
+                before, now = self.base.metadata.get(key, _digest(None)), _digest(here.get(key))
+                side = there if now == before else here
+                self.overruled |= side is here and _digest(there.get(key)) not in {now, before}
             if key in side:
                 found[key] = side[key]
         return found
@@ -254,12 +305,6 @@ def _shared(one: Sequence[str], other: Sequence[str]) -> list[str]:
     return [cell_id for cell_id in one if cell_id in there]
 
 
-def _is_as_run(cell: Cell) -> bool:
-    ours = cell["metadata"].get(OURS)
-    written = ours.get("source_digest") if isinstance(ours, dict) else None
-    return cell["cell_type"] == "code" and written == source_digest(joined(cell["source"]))
-
-
 def _text(cell: Cell) -> str:
     return _digest([cell["cell_type"], joined(cell["source"])])
 
@@ -269,5 +314,17 @@ def _rest(cell: Cell) -> str:
     return _digest([metadata, cell.get("attachments") or None])
 
 
+def _is_foreign(cell: Cell) -> bool:
+    """Whether its outputs, if it has any, are not the journal's."""
+    return cell["cell_type"] == "code" and ran_digest(cell["metadata"]) is None
+
+
+def _outputs(cell: Cell) -> str:
+    return _digest([cell.get("outputs") or [], cell.get("execution_count")])
+
+
 def _digest(value: Any) -> str:
     return hashlib.sha256(_encoder.encode(value)).hexdigest()[:16]
+
+
+_NO_OUTPUTS = _digest([[], None])

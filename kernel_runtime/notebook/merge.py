@@ -137,6 +137,12 @@ class Merged:
                 found[cell.cell_id if cell is not None else slot.cell_id] = digest or ""
         return found
 
+    def texts(self) -> set[str]:
+        """What people wrote into cells, wherever it stands; what ran, too, where it was just taken."""
+        edited = {slot.edited for slot in self._slots if slot.edited is not None}
+        given = {joined(slot.given.get("source")) for slot in self._slots if slot.edited is None}
+        return {text for text in edited | given if text.strip()}
+
     def _render_ours(self, slot: Slot, cell: RenderedCell, slots: dict[str, Slot]) -> None:
         if slot.edited is not None:
             if source_digest(slot.edited) == cell.source_digest:

@@ -1,36 +1,33 @@
 """Put the session's notebook on disk, whole or not at all, over what people made of it.
 
 A write is: take in what people changed, merge, write a temporary file in the same directory, sync
-it, rename it, sync the directory. Killed anywhere, the old file or the new one is there. A file
-that is no notebook is never overwritten: ours goes beside it, with a note. A save by somebody else
-that lands while we merge is seen before the rename and merged again; what remains is the instant
-between that look and the rename.
+it, exchange the two, sync the directory (`put`). Killed anywhere, the old file or the new one is there.
+A file that is no notebook is never overwritten: ours goes beside it, with a note. A save by somebody else
+that lands while we write is seen before it would be gone, and merged.
+
+Text of people that was in the file, and that whoever wrote it since took out, is kept in another one
+(`replaced`): a checkout of an old copy says nothing of what it takes away.
 """
 
 from __future__ import annotations
 
-import errno
 import os
-import stat
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec import Struct
 
-from kernel_runtime import process
-from kernel_runtime.errors import DiskFull, InvalidNotebook, KernelRuntimeError, ReadOnlyStorage, StorageFault
+from kernel_runtime.errors import InvalidNotebook
 from kernel_runtime.notebook.document import NotJson, parse
 from kernel_runtime.notebook.merge import OURS, Merged, NotANotebook
+from kernel_runtime.notebook.put import Mark, digest, fault, mark_of, put
 from kernel_runtime.notebook.render import NotebookBuilder
-from kernel_runtime.testing.failpoints import reach
+from kernel_runtime.notebook.replaced import Replaced
 
 _TRIES = 5
 _SETTLING = 2.0
 """seconds for which a file that cannot be read may still be in the middle of somebody's save"""
-
-Mark = tuple[int, int, int, int]
 
 
 class Written(Struct, frozen=True):
@@ -48,14 +45,22 @@ class Written(Struct, frozen=True):
 class NotebookFile:
     """The one file of a session's notebook. Not for use by two threads at once."""
 
-    def __init__(self, path: Path, builder: NotebookBuilder, *, mode: int = 0o600) -> None:
+    def __init__(
+        self, path: Path, builder: NotebookBuilder, replaced: Replaced, *, mode: int = 0o600
+    ) -> None:
         self.path = Path(path)
         """what was asked for; a symbolic link is followed at each write"""
         self.builder = builder
+        self._held = False
+        self._outdated = False
+        """somebody else held the file since it was last looked at: what it lacks was taken out knowingly"""
+        self._replaced = replaced
         self._mode = mode
         self._merged: Merged | None = None
         self._mark: Mark | None = None
         """of the file as we know it; None: we know none"""
+        self._seen = ""
+        """digest of its content"""
         self._beside = False
         self._stale: set[str] = set()
         """cells rendered since the last write"""
@@ -94,6 +99,14 @@ class NotebookFile:
             return None
         return self._settled().sources(self.builder.cells)
 
+    def hold(self) -> None:
+        """Somebody else writes the file from now on, and looks after what is in it."""
+        self._held = self._outdated = True
+
+    def release(self) -> None:
+        """It is ours to look after again."""
+        self._held = False
+
     @property
     def mark(self) -> Mark | None:
         """Inode, time and size of the file as it was last written or taken in."""
@@ -113,21 +126,38 @@ class NotebookFile:
         None: it is in the middle of somebody's save.
         """
         target = self._target()
-        mark = _mark(target)
+        mark = mark_of(target)
         if mark is None and self._mark is not None:
             # people removed the file: everything the journal knows is written again
+            self._keep_what_it_lacks(Merged(self.builder.session_id))
             self._merged = self._mark = None
         if mark is None or mark == self._mark:
+            self._outdated = self._held
             return target, mark
-        merged = Merged(self.builder.session_id)
+        merged, data = Merged(self.builder.session_id), _read(target)
         try:
-            merged.take(parse(_read(target)))
+            merged.take(parse(data))
         except (NotJson, NotANotebook) as error:
-            if time.time() - mark[1] / 1e9 < _SETTLING:
+            if self._held or time.time() - mark[1] / 1e9 < _SETTLING:
                 return None
             return self._go_beside(target, error)
-        self._merged, self._mark = merged, mark
+        self._keep_what_it_lacks(merged)
+        self._merged, self._mark, self._seen = merged, mark, digest(data)
+        self._outdated = self._held
         return target, mark
+
+    def _keep_what_it_lacks(self, new: Merged) -> None:
+        """The file was replaced by one that lacks texts of people's: keep the notebook as it was."""
+        old = self._merged
+        if old is None or self._outdated:
+            return
+        old.settle(self.builder.cells, self._stale)
+        gone = old.texts() - new.texts()
+        if gone:
+            kept = self._replaced.keep(old.bytes(self.builder.metadata()))
+            self._notes.append(
+                f"{len(gone)} text(s) of people's are not in the file any more: as it was it is in {kept}"
+            )
 
     def _go_beside(self, target: Path, error: ValueError) -> tuple[Path, Mark | None] | None:
         """Leave a file that is no notebook as it is; what we know of its former cells goes with us."""
@@ -155,12 +185,20 @@ class NotebookFile:
         return notes
 
     def _replace(self, target: Path, merged: Merged, *, expected: Mark | None) -> bool:
-        """Write and rename; False when somebody else wrote the file since it was looked at."""
+        """Write it; False when somebody else wrote the file since it was looked at."""
         data = merged.bytes(self.builder.metadata())
-        written = atomic_write(target, data, mode=self._mode, still=lambda: _mark(target) == expected)
+        written = put(
+            target,
+            data,
+            seen=self._seen if expected is not None else None,
+            keep=self._replaced.keep,
+            mode=self._mode,
+            still=lambda: mark_of(target) == expected,
+        )
         if written is None:
+            self._mark = None  # read it again, however little of it changed
             return False
-        self._mark, self._written = written, True
+        self._mark, self._seen, self._written = written, digest(data), True
         self._stale = set()
         return True
 
@@ -174,96 +212,8 @@ class NotebookFile:
         return path
 
 
-def atomic_write(
-    path: Path, data: bytes, *, mode: int = 0o600, still: Callable[[], bool] | None = None
-) -> Mark | None:
-    """Make `path` hold `data`, whole or not at all. An existing file's mode is kept; a new one gets `mode`.
-
-    `path` must not be a symbolic link: it would be replaced. `still`, if given, is called when all but
-    the rename is done; where it returns False nothing is changed, and None is returned. Else the mark of
-    what was written, and not of what somebody may have saved over it since.
-
-    Raises:
-        DiskFull, ReadOnlyStorage, StorageFault: nothing is changed, unless only the directory could not
-            be synced: then the new file is there and may not survive a power cut.
-    """
-    temporary = path.with_name(f".{path.name}.krt-{os.getpid()}")
-    try:
-        _sweep(path)
-        with suppress(FileNotFoundError):
-            mode = stat.S_IMODE(path.stat().st_mode)
-        try:
-            _write_synced(temporary, data, mode)
-            with temporary.open("rb") as ours:
-                before = os.fstat(ours.fileno())
-                if still is not None and not still():
-                    return None
-                reach("in-notebook-rename")
-                temporary.replace(path)
-                # a rename changes this one and no other
-                renamed_at = os.fstat(ours.fileno()).st_ctime_ns
-        finally:
-            temporary.unlink(missing_ok=True)
-        _sync_directory(path.parent)
-    except OSError as error:
-        raise _fault(error, path) from error
-    return before.st_ino, before.st_mtime_ns, before.st_size, renamed_at
-
-
-def _write_synced(path: Path, data: bytes, mode: int) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        os.fchmod(fd, mode)
-        file.write(data)
-        file.flush()
-        os.fsync(fd)
-
-
-def _sync_directory(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    except OSError as error:
-        if error.errno != errno.EINVAL:  # some file systems cannot sync a directory
-            raise
-    finally:
-        os.close(fd)
-
-
-def _sweep(path: Path) -> None:
-    """Remove what writers of this file left behind when they were killed."""
-    prefix = f".{path.name}.krt-"
-    for name in os.listdir(path.parent):
-        pid = name.removeprefix(prefix)
-        if name != pid and pid.isdigit() and process.identify(int(pid)) is None:
-            path.with_name(name).unlink(missing_ok=True)
-
-
-def _mark(path: Path) -> Mark | None:
-    """What changes when a file does; None when there is none."""
-    try:
-        info = path.stat()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise _fault(error, path) from error
-    return info.st_ino, info.st_mtime_ns, info.st_size, info.st_ctime_ns
-
-
 def _read(path: Path) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise _fault(error, path) from error
-
-
-def _fault(error: OSError, path: Path) -> KernelRuntimeError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(
-            f"no space left to write {path}", hint="free some space; the old file is there", path=str(path)
-        )
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return ReadOnlyStorage(
-            f"cannot write {path}: {error.strerror}", hint="check who may write there", path=str(path)
-        )
-    return StorageFault(f"cannot write {path}: {error.strerror or error}", path=str(path))
+        raise fault(error, path) from error

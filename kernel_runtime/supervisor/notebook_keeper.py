@@ -17,6 +17,7 @@ from pathlib import Path
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.notebook.render import NotebookBuilder
+from kernel_runtime.notebook.replaced import Replaced
 from kernel_runtime.notebook.write import NotebookFile, Written
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 
@@ -42,7 +43,7 @@ class NotebookKeeper:
         self._reader = reader
         self._sources: tuple[tuple[list[int], int], Mapping[str, str] | None] | None = None
         """what `edited_sources` found last, and for which file and head"""
-        self._file = NotebookFile(path, NotebookBuilder(reader))
+        self._file = NotebookFile(path, NotebookBuilder(reader), Replaced(mark.with_name("replaced")))
         self._lock = threading.Lock()
         self._timer: Timer | None = None
         self._wanted = threading.Event()
@@ -76,6 +77,7 @@ class NotebookKeeper:
     def hold(self) -> None:
         """Write no more by itself."""
         self._held = True
+        self._file.hold()
         self._forget_timer()
 
     def flush(self) -> dict[str, bool]:
@@ -88,6 +90,7 @@ class NotebookKeeper:
     def resume(self) -> None:
         """The file is ours again: merge what people and the journal made of it."""
         self._held = False
+        self._file.release()
         self.touch()
 
     def _forget_timer(self) -> None:

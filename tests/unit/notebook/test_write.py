@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 
 from kernel_runtime.errors import DiskFull, InvalidNotebook, ReadOnlyStorage, StorageFault
-from kernel_runtime.notebook import write as writing
+from kernel_runtime.notebook import put as writing
+from kernel_runtime.notebook.put import atomic_write
 from kernel_runtime.notebook.render import NotebookBuilder
-from kernel_runtime.notebook.write import NotebookFile, atomic_write
+from kernel_runtime.notebook.replaced import Replaced
+from kernel_runtime.notebook.write import NotebookFile
 from tests.support import eventually
 from tests.unit.notebook.sessions import FakeJournal, Script, load, printed, source_of
 
@@ -31,8 +33,20 @@ def session(journal):
 
 
 @pytest.fixture
-def file(journal, tmp_path):
-    return NotebookFile(tmp_path / "n.ipynb", NotebookBuilder(journal))
+def replaced(tmp_path_factory):
+    return Replaced(tmp_path_factory.mktemp("session") / "replaced")
+
+
+@pytest.fixture
+def file(journal, tmp_path, replaced):
+    return NotebookFile(tmp_path / "n.ipynb", NotebookBuilder(journal), replaced)
+
+
+def kept(replaced: Replaced) -> list[list[str]]:
+    """The sources of each notebook that was kept, oldest first."""
+    found = sorted(replaced.directory.glob("*.ipynb"))
+    assert all(stat.S_IMODE(path.stat().st_mode) == 0o600 for path in found)
+    return [[source_of(cell) for cell in load(path.read_bytes())["cells"]] for path in found]
 
 
 def document(file: NotebookFile) -> Any:
@@ -133,7 +147,7 @@ def test_a_new_supervisor_goes_on_with_the_file(file, session, journal):
     del saved["cells"][0]
     file.path.write_text(json.dumps(saved))
     session.run("c = 1", "c")
-    NotebookFile(file.path, NotebookBuilder(journal)).write()
+    NotebookFile(file.path, NotebookBuilder(journal), file._replaced).write()
     assert sources(file) == ["b = 1", "c = 1"]
 
 
@@ -196,6 +210,194 @@ def test_a_save_that_lands_while_we_write_is_merged(file, session, monkeypatch):
     assert sources(file) == ["a = 1", "just now", "b = 1"]
 
 
+def markdown(cell_id: str, source: str) -> dict[str, Any]:
+    return {"cell_type": "markdown", "id": cell_id, "metadata": {}, "source": source}
+
+
+def with_a_text(file: NotebookFile, source: str) -> str:
+    saved = document(file)
+    saved["cells"].append(markdown("t", source))
+    return json.dumps(saved)
+
+
+@pytest.mark.parametrize("how", ["into it", "in its place"])
+@pytest.mark.parametrize("knows", ["exchange", "second names", "neither"])
+def test_a_save_in_the_instant_of_ours_is_put_back_and_merged(file, session, monkeypatch, knows, how):
+    """A look at the file before the rename cannot see what is saved after it: that went under unseen.
+
+    Names are exchanged, and what came out is looked at: it is not what was merged, so it goes back to its
+    place, untouched, and the next try merges it. A file system that cannot exchange names has second names
+    for what is about to be replaced, which shows what is written into it; what is renamed over it in the
+    very instant is not seen there.
+    """
+    session.run("a = 1", "a")
+    file.write()
+    session.run("b = 1", "b")
+    saves = [with_a_text(file, "just now")]
+    rename, holds = writing._rename, writing._holds
+
+    def save():
+        if saves and how == "into it":
+            file.path.write_text(saves.pop())
+        elif saves:
+            theirs = file.path.with_name("theirs")
+            theirs.write_text(saves.pop())
+            theirs.replace(file.path)
+
+    def with_a_save_before(one, other, flags):
+        if knows != "exchange":
+            raise OSError(errno.EINVAL, "unknown flag")
+        save()
+        rename(one, other, flags)
+
+    def looks(path, content):
+        if knows == "neither":
+            save()
+            return holds(path, content)
+        found = holds(path, content)
+        if knows == "second names":
+            save()
+        return found
+
+    def no_second_names(*_args):
+        raise OSError(errno.EPERM, "no links here")
+
+    monkeypatch.setattr(writing, "_rename", with_a_save_before)
+    monkeypatch.setattr(writing, "_holds", looks)
+    if knows == "neither":
+        monkeypatch.setattr(os, "link", no_second_names)
+    assert file.write().changed
+    assert saves == []
+    assert sources(file) == ["a = 1", "just now", "b = 1"]
+    assert os.listdir(file.path.parent) == ["n.ipynb"]
+
+
+def test_a_file_that_somebody_is_writing_into_is_his_until_he_is_done(file, session):
+    """An editor that truncates and writes has the inode open; renamed away, its end would go nowhere."""
+    session.run("a = 1", "a")
+    file.write()
+    session.run("b = 1", "b")
+    data = with_a_text(file, "slowly")
+    with file.path.open("r+") as editor:
+        assert file.write().deferred
+        editor.write(data[:50])
+        editor.flush()
+        assert file.write().deferred
+        editor.seek(0)
+        editor.write(data)
+        editor.truncate()
+    assert file.write().changed
+    assert sources(file) == ["a = 1", "slowly", "b = 1"]
+
+
+def test_one_who_opens_the_file_in_the_instant_of_the_exchange_writes_into_the_file(
+    file, session, monkeypatch
+):
+    """The name that he opened is another's a moment later; his inode gets its place back, and he goes on."""
+    session.run("a = 1", "a")
+    file.write()
+    session.run("b = 1", "b")
+    data = with_a_text(file, "slowly")
+    rename, editors = writing._rename, []
+
+    def opened_just_before(*args):
+        if not editors:
+            editors.append(file.path.open("r+"))
+        rename(*args)
+
+    monkeypatch.setattr(writing, "_rename", opened_just_before)
+    assert file.write().deferred
+    with editors[0] as editor:
+        editor.write(data)
+        editor.truncate()
+    assert file.path.read_text() == data
+    assert file.write().changed
+    assert sources(file) == ["a = 1", "slowly", "b = 1"]
+
+
+def test_of_two_who_write_in_one_instant_both_are_there(file, session, monkeypatch, replaced):
+    """The second writes over ours while that is looked at: it is the newest, and the first's is kept."""
+    session.run("a = 1", "a")
+    file.write()
+    session.run("b = 1", "b")
+    saves = [with_a_text(file, "the second"), with_a_text(file, "the first")]
+    rename, looks = writing._rename, []
+
+    def with_a_save_before(*args):
+        looks.append(args)
+        if saves and len(looks) <= 2:
+            file.path.write_text(saves.pop())
+        rename(*args)
+
+    monkeypatch.setattr(writing, "_rename", with_a_save_before)
+    assert file.write().changed
+    assert sources(file) == ["a = 1", "the second", "b = 1"]
+    assert kept(replaced) == [["a = 1", "the first"]]
+
+
+def test_what_a_writer_left_who_was_killed_in_the_exchange_is_kept(file, session, replaced):
+    """Between exchange and look, the file that was taken out has the name of a temporary one."""
+    session.run("a = 1", "a")
+    file.write()
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    left = file.path.with_name(f".n.ipynb.krt-{gone.pid}-out")
+    left.write_text(with_a_text(file, "somebody's"))
+    session.run("b = 1", "b")
+    assert file.write().changed
+    assert kept(replaced) == [["a = 1", "somebody's"]]
+    assert os.listdir(file.path.parent) == ["n.ipynb"]
+
+
+def test_text_that_a_checkout_takes_out_is_kept(file, session, replaced):
+    """The file is what an old copy was, so its base has the text and the file has not: that is a deletion,
+    and git says nothing of it. What ran is the journal's and needs no keeping.
+    """
+    session.run("a = 1", "a")
+    file.write()
+    old = file.path.read_text()
+    file.path.write_text(with_a_text(file, "written by a person"))
+    session.run("b = 1", "b")
+    file.write()
+    file.path.write_text(old)
+    session.run("c = 1", "c")
+    notes = file.write().notes
+    assert sources(file) == ["a = 1", "b = 1", "c = 1"]
+    assert kept(replaced) == [["a = 1", "written by a person", "b = 1", "c = 1"]]
+    assert str(replaced.directory) in notes[0]
+    file.path.write_text(old)
+    session.run("d = 1", "d")
+    file.write()
+    assert len(kept(replaced)) == 1
+
+
+def test_what_somebody_else_took_out_who_held_the_file_is_not_kept_again(file, session, replaced):
+    session.run("a = 1", "a")
+    file.write()
+    file.path.write_text(with_a_text(file, "typed and taken out in an open document"))
+    session.run("b = 1", "b")
+    file.write()
+    file.hold()
+    saved = document(file)
+    del saved["cells"][1]
+    file.path.write_text(json.dumps(saved))
+    file.release()
+    session.run("c = 1", "c")
+    file.write()
+    assert sources(file) == ["a = 1", "b = 1", "c = 1"]
+    assert kept(replaced) == []
+
+
+def test_no_notebook_in_a_file_that_somebody_holds_is_for_him_to_see_to(file, session):
+    session.run("a = 1", "a")
+    file.hold()
+    file.path.write_text("<<<<<<< HEAD")
+    make_old(file.path)
+    assert file.write().deferred
+    file.release()
+    assert file.write().path.name == "n.kernel_runtime.ipynb"
+
+
 def test_a_symbolic_link_stays_and_its_target_is_written_with_its_mode(file, session, tmp_path):
     (tmp_path / "real").mkdir()
     target = tmp_path / "real" / "other.ipynb"
@@ -217,13 +419,13 @@ def test_a_directory_or_a_loop_of_links_is_refused(file, session, tmp_path):
     loop = tmp_path / "loop.ipynb"
     loop.symlink_to(loop)
     with pytest.raises(InvalidNotebook, match="loop"):
-        NotebookFile(loop, file.builder).write()
+        NotebookFile(loop, file.builder, file._replaced).write()
 
 
 def test_a_missing_directory_is_an_error_that_names_the_file(file, session, tmp_path):
     session.run("a = 1", "a")
     with pytest.raises(StorageFault, match="gone"):
-        NotebookFile(tmp_path / "gone" / "n.ipynb", file.builder).write()
+        NotebookFile(tmp_path / "gone" / "n.ipynb", file.builder, file._replaced).write()
 
 
 @pytest.mark.parametrize(
@@ -261,7 +463,7 @@ def test_s48_killed_in_the_middle_of_writing_the_old_or_the_new_file_is_there(tm
     path = tmp_path / "n.ipynb"
     program = (
         "import itertools, pathlib, sys\n"
-        "from kernel_runtime.notebook.write import atomic_write\n"
+        "from kernel_runtime.notebook.put import atomic_write\n"
         "for i in itertools.count():\n"
         "    atomic_write(pathlib.Path(sys.argv[1]), b'%d' % (i % 10) * 300_000)\n"
     )
