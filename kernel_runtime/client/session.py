@@ -426,9 +426,13 @@ class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
             return "python" if self.file.kernel == session_files.DEFAULT_KERNEL else ""
         return started.fact.language
 
-    async def row(self) -> dict[str, Any]:
-        """This session's row of `krt ls`."""
-        return await self._line.request("state", within=3.0)
+    async def row(self, *, within: float = 3.0) -> dict[str, Any]:
+        """This session's row of `krt ls`, and whether this principal's heap is gone (`heap_lost`).
+
+        Raises:
+            SupervisorFault: no supervisor can be had, or it did not answer within so many seconds.
+        """
+        return await self._line.request("state", within=within)
 
     async def connection_file(self) -> Path:
         """Path of the front door's connection file, for any Jupyter client; the door is open."""

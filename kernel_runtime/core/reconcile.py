@@ -4,7 +4,7 @@ Pure and total: any cells, any state, any notebook give a Report, and what is no
 A cell is judged by its latest execution, the first that applies:
 
     not done                                    unknown     evidence: its status
-    aborted, or never executed                  not-run
+    aborted, or never executed                  not-run     an empty cell that never ran is nothing
     outcome unknown                             unknown
     the incarnation is gone                     lost        evidence keeps the outcome
     error, interrupted, died                    partial
@@ -30,6 +30,7 @@ import msgspec
 
 from kernel_runtime.core import name_truth
 from kernel_runtime.core.name_truth import NameCount, NamesNow
+from kernel_runtime.core.projection import source_digest
 from kernel_runtime.core.standing import judge
 from kernel_runtime.model.execution import OUTCOMES, Cell, Heap, Name, Observation
 from kernel_runtime.model.truth import CELL_TRUTHS, STATES, CellTruth, PlanStep, Report
@@ -44,6 +45,7 @@ CountRow = tuple[int, str, str | None, int] | tuple[int, str, str | None, str, i
 _GONE = name_truth.GONE
 _RANK = {truth: rank for rank, truth in enumerate(CELL_TRUTHS)}
 _SOURCE_SHOWN = 80
+_EMPTY = source_digest("")
 
 
 class HeapView(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,7 +132,8 @@ def reconcile(
         truth = _judge(cell, incarnation, state, notebook=notebook_sources, sources=sources or {}, heap=heap)
         ranked.append(((_RANK[truth.truth], places.get(cell.cell_id, len(places)), cell.position), truth))
     for cell_id, place in places.items():
-        if cell_id not in known:
+        # an empty cell waits for somebody to type into it
+        if cell_id not in known and (notebook_sources or {}).get(cell_id) != _EMPTY:
             truth = CellTruth(cell_id=cell_id, truth="not-run", evidence={"executions": 0})
             ranked.append(((_RANK["not-run"], place, 0), truth))
     ranked.sort(key=lambda pair: pair[0])

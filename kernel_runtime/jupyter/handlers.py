@@ -2,13 +2,15 @@
 
 Jupyter's authentication, authorization (resource `kernels`) and XSRF check guard every route. Who acts is
 the person that the server authenticated, never what the request says. Long polls answer after 60 s at the
-latest. Errors are `{"error": {"type", "message", "hint", …}}`: 400 the request was wrong, 404 there is no
-such thing, 409 refused and nothing was run, 503 the machine was at fault.
+latest. Errors are `{"error": {"type", "message", "hint", …}, "message"}`: 400 the request was wrong, 403
+nobody is signed in, 404 there is no such thing, 409 refused and nothing was run, 503 the machine was at
+fault, 500 we were (`refusals.py`).
 """
 
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Coroutine
 from functools import wraps
 from typing import Any, TypeVar
@@ -22,25 +24,52 @@ from kernel_runtime.client import overview as all_sessions
 from kernel_runtime.client import session_files
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.core.execution_view import blocked_document
-from kernel_runtime.errors import (
-    CallerError,
-    KernelRuntimeError,
-    NotFound,
-    Refused,
-    UsageError,
-)
+from kernel_runtime.errors import KernelRuntimeError, NotFound, Refused, UsageError
 from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import AttachedSession, kernel_id_of
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
 from kernel_runtime.jupyter.overview import Overviews
+from kernel_runtime.jupyter.refusals import ADDRESSES, FIELDS, in_our_words, status_of
 
 LONGEST_WAIT = 60.0
-_KERNEL = r"(?P<kernel_id>\w+-\w+-\w+-\w+-\w+)"
-_EXECUTION = r"(?P<execution_id>[\w-]+)"
+_KERNEL = r"(?P<kernel_id>[^/]+)"
+_EXECUTION = r"(?P<execution_id>[^/]+)"
 _IDLE = 0.5
 """seconds between looks at whether a session that is stopped runs again"""
 _AT_LEAST = 0.2
 """seconds until a long poll of an overview answers: what changes together is told together"""
+
+
+class Execute(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be run, and by which page."""
+
+    source: str
+    cell_id: str | None = None
+    key: str | None = None
+    client: str = ""
+    accept: bool = False
+    after: str | None = None
+    expect_incarnation: int | None = None
+    stop_on_error: bool = True
+    store_history: bool = True
+    silent: bool = False
+
+
+class Reply(msgspec.Struct, frozen=True, kw_only=True):
+    """What is told to whoever asks."""
+
+    text: str | None = None
+    eof: bool = False
+    execution_id: str | None = None
+
+
+class Aim(msgspec.Struct, frozen=True, kw_only=True):
+    """Which execution is meant; None: the one that runs."""
+
+    execution_id: str | None = None
+
+
+_Body = TypeVar("_Body", bound=msgspec.Struct)
 
 _Method = TypeVar("_Method", bound=Callable[..., Coroutine[Any, Any, None]])
 _may_execute: Callable[[_Method], _Method] = authorized("execute", resource="kernels")
@@ -54,17 +83,9 @@ def _told(method: _Method) -> _Method:
         try:
             await method(self, *args, **kwargs)
         except KernelRuntimeError as error:
-            self.set_status(_status_of(error))
-            self.answer({"error": error.to_json()})
+            self.refuse(status_of(error), error)
 
     return told  # type: ignore[return-value]
-
-
-def _status_of(error: KernelRuntimeError) -> int:
-    for kind, status in ((NotFound, 404), (Refused, 409), (CallerError, 400)):
-        if isinstance(error, kind):
-            return status
-    return 503
 
 
 class ApiHandler(APIHandler):
@@ -95,11 +116,29 @@ class ApiHandler(APIHandler):
         self.set_header("Cache-Control", "no-store")
         self.finish(msgspec.json.encode(document))
 
-    def body(self) -> dict[str, Any]:
-        document = self.get_json_body() if self.request.body.strip() else {}
-        if not isinstance(document, dict):
-            raise UsageError("the body is no JSON object", hint="docs/jupyterlab.md lists the fields")
-        return document
+    def refuse(self, status: int, error: KernelRuntimeError) -> None:
+        """Answer it; `message` besides is where stock's pages look."""
+        self.set_status(status)
+        self.answer({"error": error.to_json(), "message": error.message})
+
+    def write_error(self, status_code: int, **kwargs: Any) -> None:
+        """What stock refuses, and what we did not expect, in the same shape."""
+        error = (kwargs.get("exc_info") or (None, None))[1]
+        self.refuse(status_code, in_our_words(status_code, error, self.request.method or ""))
+
+    def body(self, kind: type[_Body]) -> _Body:
+        """The request's, checked.
+
+        Raises:
+            UsageError: it is no JSON object, or a field is not of its type.
+        """
+        try:
+            document = json.loads(self.request.body) if self.request.body.strip() else {}
+            return msgspec.convert(document, kind)
+        except msgspec.ValidationError as error:
+            raise UsageError(f"the request's body is wrong: {error}", hint=FIELDS) from error
+        except (ValueError, RecursionError) as error:
+            raise UsageError(f"the request's body is no JSON: {error}", hint=FIELDS) from error
 
     def seconds(self) -> float:
         """The `wait` argument, bounded."""
@@ -163,21 +202,20 @@ class ExecuteHandler(ApiHandler):
     @_may_execute
     @_told
     async def post(self, kernel_id: str) -> None:
-        body = self.body()
+        body = self.body(Execute)
         file = session_files.load(self.session(kernel_id).name)
-        source = body.get("source")
-        if not isinstance(source, str):
-            raise UsageError("an execution without source", hint="`source` is the cell's text")
-        how = {name: body[name] for name in ("stop_on_error", "store_history", "silent") if name in body}
-        line = self.kernels.clients.client_of(file, self.principal, str(body.get("client") or ""))
-        if body.get("after"):
-            await _not_after_a_failure(line, str(body["after"]))
+        line = self.kernels.clients.client_of(file, self.principal, body.client)
+        if body.after:
+            await _not_after_a_failure(line, body.after)
         execution = await line.submit(
-            source,
-            key=str(body["key"]) if body.get("key") else None,
-            cell_id=str(body["cell_id"]) if body.get("cell_id") else None,
-            accept=bool(body.get("accept")),
-            **how,
+            body.source,
+            key=body.key or None,
+            cell_id=body.cell_id or None,
+            accept=body.accept,
+            expect_incarnation=body.expect_incarnation,
+            stop_on_error=body.stop_on_error,
+            store_history=body.store_history,
+            silent=body.silent,
         )
         await self.kernels.attach(file)
         self.set_status(202)
@@ -237,41 +275,42 @@ class ActionHandler(ApiHandler):
     @_may_execute
     @_told
     async def post(self, kernel_id: str, action: str) -> None:
-        document = await getattr(self, f"_{action}")(kernel_id, self.body())
+        act = getattr(self, f"_{action}")
+        document = await act(kernel_id)
         self.overviews.forget(self.session(kernel_id).session_id)
         self.answer(document)
 
-    async def _answer(self, kernel_id: str, body: dict[str, Any]) -> dict[str, Any]:
-        eof, text = bool(body.get("eof")), body.get("text")
-        if not eof and not isinstance(text, str):
+    async def _answer(self, kernel_id: str) -> dict[str, Any]:
+        body = self.body(Reply)
+        if (body.text is None) == (not body.eof):
             raise UsageError("an answer is a text or eof", hint='{"text": …} or {"eof": true}')
         execution_id = await self.line(kernel_id).answer(
-            None if eof else text, eof=eof, execution_id=body.get("execution_id")
+            body.text, eof=body.eof, execution_id=body.execution_id
         )
         return {"execution_id": execution_id}
 
-    async def _accept(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+    async def _accept(self, kernel_id: str) -> dict[str, Any]:
         return {"incarnation": await self.line(kernel_id).accept()}
 
-    async def _start(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+    async def _start(self, kernel_id: str) -> dict[str, Any]:
         file = session_files.load(self.session(kernel_id).name)
         await self.kernels.attach(file, start_as=self.principal)
         kernel = self.kernels.session_kernel(kernel_id)
         return {"incarnation": kernel.incarnation if kernel is not None else 0}
 
-    async def _interrupt(self, kernel_id: str, body: dict[str, Any]) -> dict[str, Any]:
-        reached = await self.line(kernel_id).interrupt(body.get("execution_id"))
+    async def _interrupt(self, kernel_id: str) -> dict[str, Any]:
+        reached = await self.line(kernel_id).interrupt(self.body(Aim).execution_id)
         document: dict[str, Any] = msgspec.to_builtins(reached)
         return document
 
-    async def _restart(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+    async def _restart(self, kernel_id: str) -> dict[str, Any]:
         await self.kernels.attach(session_files.load(self.session(kernel_id).name))
         kernel = self.kernels.session_kernel(kernel_id)
         assert kernel is not None
         await kernel.restart_kernel()
         return {"incarnation": kernel.incarnation}
 
-    async def _detach(self, kernel_id: str, _body: dict[str, Any]) -> dict[str, Any]:
+    async def _detach(self, kernel_id: str) -> dict[str, Any]:
         if self.kernels.session_kernel(kernel_id) is not None:
             await self.kernels.shutdown_kernel(kernel_id)
         return {"detached": True}
@@ -289,6 +328,18 @@ class ClaimsHandler(ApiHandler):
         self.answer({"claims": [claim.json() for claim in claims]})
 
 
+class NowhereHandler(ApiHandler):
+    """Every other address under the API's: says so, in JSON."""
+
+    @web.authenticated
+    @authorized
+    @_told
+    async def get(self) -> None:
+        raise NotFound(f"there is no {self.request.path} here", hint=ADDRESSES)
+
+    post = put = delete = patch = get
+
+
 def routes(base_url: str, kernels: SessionMappingKernelManager) -> list[tuple[Any, ...]]:
     """The handlers, for the server's application."""
     given = {"kernels": kernels, "overviews": Overviews(kernels)}
@@ -301,4 +352,5 @@ def routes(base_url: str, kernels: SessionMappingKernelManager) -> list[tuple[An
         (rf"{api}/kernels/{_KERNEL}/executions/{_EXECUTION}", ExecutionHandler, given),
         (rf"{api}/kernels/{_KERNEL}/claims/check", ClaimsHandler, given),
         (rf"{api}/kernels/{_KERNEL}/(?P<action>{actions})", ActionHandler, given),
+        (rf"{api}(?:/.*)?", NowhereHandler, given),
     ]

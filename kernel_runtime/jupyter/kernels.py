@@ -16,6 +16,8 @@ import os
 import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
@@ -28,16 +30,21 @@ from jupyter_server.services.kernels.kernelmanager import (
 from tornado import web
 
 from kernel_runtime.client import session_files, spawn
+from kernel_runtime.client.connection import REQUEST_TIMEOUT
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import Attached, Clients, kernel_id_of
 from kernel_runtime.jupyter.kernelspecs import make_session, session_spec
+from kernel_runtime.jupyter.refusals import ToldError
 from kernel_runtime.jupyter.watch import Watch
 
 _BUFFER = 16 * 1024 * 1024
 """bytes kept for a page that comes back: more of it is in the journal, and memory is not"""
+
+_SCAN_WITHIN = 3.0
+"""seconds that a supervisor has to answer when nobody waits for it"""
 
 _STATES = {"starting": "starting", "idle": "idle", "busy": "busy", "blocked": "busy", "unresponsive": "busy"}
 
@@ -73,6 +80,15 @@ class SessionKernelManager(ServerKernelManager):
         """Always: the front door is there in every incarnation, and before and between them."""
         return True
 
+    def resolve_path(self, path: str) -> str | None:
+        """As stock, from where the session's kernel starts; None: there is no such file."""
+        found = Path(path)
+        with suppress(RuntimeError):  # `~nobody`
+            found = found.expanduser()
+        if not found.is_absolute():
+            found = (Path(self.file.cwd) / found).resolve()
+        return found.as_posix() if os.path.exists(found) else None  # noqa: PTH110 - no error for a long name
+
     def cleanup_connection_file(self) -> None:
         """The front door's file is the supervisor's."""
 
@@ -83,9 +99,9 @@ class SessionKernelManager(ServerKernelManager):
         """Nothing here is the server's to clean up."""
 
     @emit_kernel_action_event(success_msg="Kernel {kernel_id} was attached.")
-    async def start_kernel(self, *, line: AsyncSession, **_how: Any) -> None:
+    async def start_kernel(self, *, line: AsyncSession, within: float, **_how: Any) -> None:
         """Join the session; its supervisor is there when this returns, its kernel may not be."""
-        row = await line.row()
+        row = await line.row(within=within)
         self.incarnation = int(row.get("incarnation") or 0)
         self.execution_state = _STATES.get(str(row.get("state")), "dead")
         self.load_door()
@@ -250,7 +266,9 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         # one that is found: a kernel without a supervisor gets one, and what is being stopped may stop
         orphaned = not spawn.is_running(file) and session_files.living_kernel(file) is not None
         line = self.clients.client_of if wanted or orphaned else self.clients.observer_of
-        await kernel.start_kernel(line=line(file, identity.SERVER))
+        # a scan comes again, and holds nobody up; who asked for it waits for a machine that is busy
+        within = REQUEST_TIMEOUT if wanted else _SCAN_WITHIN
+        await kernel.start_kernel(line=line(file, identity.SERVER), within=within)
         state = kernel.execution_state
         self._kernels[kernel_id] = kernel
         self._kernel_connections[kernel_id] = 0
@@ -291,18 +309,28 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
     async def _async_start_kernel(
         self, *, kernel_id: str | None = None, path: Any = None, **kwargs: Any
     ) -> str:
-        known = self.attached.by_kernel(kernel_id) if kernel_id is not None else None
-        if known is not None:
-            return await self.attach(session_files.load(known.name), start_as=identity.asking())
-        spec = session_spec(self.kernel_spec_manager, kwargs.get("kernel_name"))
-        if spec is not None:
-            file = make_session(spec, cwd=self.cwd_for_path(path or ""), notebook=None)
-            self.know(file)
-            return await self.attach(file, start_as=identity.asking())
+        try:
+            file = self._session_for(kernel_id, path, kwargs.get("kernel_name"))
+            if file is not None:
+                return await self.attach(file, start_as=identity.asking())
+        except KernelRuntimeError as error:
+            raise ToldError(error) from error
         started: str = await super()._async_start_kernel(kernel_id=kernel_id, path=path, **kwargs)
         return started
 
     start_kernel = _async_start_kernel  # type: ignore[assignment]
+
+    def _session_for(self, kernel_id: str | None, path: Any, kernel_name: Any) -> SessionFile | None:
+        """The session that has that kernel, or a new one where the kernelspec is ours; None: stock."""
+        known = self.attached.by_kernel(kernel_id) if kernel_id is not None else None
+        if known is not None:
+            return session_files.load(known.name)
+        spec = session_spec(self.kernel_spec_manager, kernel_name)
+        if spec is None:
+            return None
+        file = make_session(spec, cwd=self.cwd_for_path(path or ""), notebook=None)
+        self.know(file)
+        return file
 
     async def _async_shutdown_kernel(
         self, kernel_id: str, now: bool | None = False, restart: bool | None = False

@@ -13,15 +13,15 @@ from typing import Any
 
 from jupyter_core.utils import ensure_async
 from jupyter_server.services.sessions.sessionmanager import SessionManager
-from tornado import web
 
 from kernel_runtime.client import session_files
 from kernel_runtime.client.session_files import SessionFile
-from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.errors import KernelRuntimeError, Refused
 from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import AttachedSession
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
 from kernel_runtime.jupyter.kernelspecs import kernel_behind, make_session, session_spec
+from kernel_runtime.jupyter.refusals import ToldError
 
 _ROWS = uuid.UUID("d0a4b9f4-52a7-5f43-8d8b-1d2f0b3f8a64")
 
@@ -81,7 +81,7 @@ class SessionRowManager(SessionManager):
                 if (file := await self._session_for(kernels, place, kernel_name)) is not None:
                     return await kernels.attach(file, start_as=identity.asking())
             except KernelRuntimeError as error:
-                raise web.HTTPError(500, str(error)) from error
+                raise ToldError(error) from error
         started: str = await super().start_kernel_for_session(
             session_id, path=path, name=name, type=type, kernel_name=kernel_name, kernel_id=kernel_id
         )
@@ -102,10 +102,10 @@ class SessionRowManager(SessionManager):
             return file
         wanted = kernel_behind(spec) if spec is not None else kernel_name
         if wanted not in (None, "", owner.kernel_name):
-            raise web.HTTPError(
-                409,
-                f"{owner.path} is the notebook of session {owner.name}, whose kernel is {owner.kernel_name}: "
-                f"for {wanted} copy the notebook, or make a session (`krt new NAME --kernel {wanted}`)",
+            raise Refused(
+                f"{owner.path} is the notebook of session {owner.name}, whose kernel is {owner.kernel_name}",
+                hint=f"for {wanted} copy the notebook, or make a session (`krt new NAME --kernel {wanted}`)",
+                session=owner.name,
             )
         return session_files.load(owner.name)
 

@@ -47,6 +47,8 @@ class Pulse:
         self._timer: Timer | None = None
         self._asked: tuple[str, float] | None = None
         """the question that is not answered yet, and since when nothing was heard"""
+        self._asked_pid: int | None = None
+        """whom"""
 
     def watch(self) -> None:
         """Look at a busy kernel from now on, no longer at an idle one."""
@@ -70,6 +72,9 @@ class Pulse:
         pid = self._pid()
         if pid is None or self._state().kernel != "up":
             return
+        if pid != self._asked_pid:
+            # one that is being replaced answers no more, and its silence is not the next one's
+            self._asked, self._asked_pid = None, pid
         letter = process.run_state(pid)
         if letter in _STOPPED:
             if self._asked is not None:

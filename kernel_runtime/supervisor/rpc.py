@@ -272,7 +272,7 @@ class Rpc:
 
     def _state(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         self._s.keeper.look()
-        token.respond(self._s.row())
+        token.respond({**self._s.row(), "heap_lost": self._s.shell.state.has_lost(principal)})
 
     def _answer(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
         text = args.get("text")

@@ -228,3 +228,19 @@ def test_a_notebook_that_is_renamed_in_a_page_stays_its_sessions(server: Server,
     assert not (server.root / row["path"]).exists()
     assert not (server.root / "deep").exists()
     assert [path for path in server.rows() if session.name in path] == [f"elsewhere/{moved.name}"]
+
+
+def test_a_path_is_found_from_where_the_sessions_kernel_starts(server: Server, session: kr.Session) -> None:
+    """JupyterLab asks for it to open a file that a traceback names; as for a stock kernel."""
+    kernel_id = _attached(server, session)
+    there = server.root / "module.py"
+    there.write_text("")
+
+    def resolved(path: str) -> dict[str, str]:
+        found = server.get(f"/api/resolvePath?kernel={kernel_id}&path={path}")["resolved"]
+        return {entry["scope"]: entry["path"] for entry in found}
+
+    assert resolved("module.py")["kernel"] == str(there.resolve())
+    assert resolved(str(there))["kernel"] == str(there)
+    for nowhere in ("nothing.py", "~nobody-of-that-name/x.py", "x" * 5000):
+        assert "kernel" not in resolved(nowhere)
