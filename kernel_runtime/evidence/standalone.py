@@ -310,10 +310,10 @@ def signing_key(armor: str, message: bytes, namespace: str) -> str:
     try:
         blob = base64.b64decode(found.group(1) if found else "")
         key, told, reserved, how, signature = _strings(blob[10:])
-        (kind, public), (by, raw) = _strings(key), _strings(signature)
+        (kind, public, *more), (by, raw) = _strings(key), _strings(signature)
     except ValueError:
-        raise Damaged("it is no SSH signature by a key of two parts") from None
-    if (blob[:10], kind, by) != (b"SSHSIG\0\0\0\1", b"ssh-ed25519", b"ssh-ed25519"):
+        raise Damaged("it is no SSH signature") from None
+    if (blob[:10], kind, by, more) != (b"SSHSIG\0\0\0\1", b"ssh-ed25519", b"ssh-ed25519", []):
         raise Damaged("it is not by an Ed25519 key: only ssh-keygen can check it")
     if told != namespace.encode() or how not in (b"sha256", b"sha512"):
         raise Damaged("it was made for another purpose")

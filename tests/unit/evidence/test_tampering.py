@@ -239,6 +239,7 @@ def test_three_hundred_forgeries_are_found(base: Base, tmp_path: Path):
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(600)
 def test_ten_thousand_forgeries_are_found(base: Base, tmp_path: Path):
     assert undetected(base, tmp_path, range(1000, 11_000)) == []
 
