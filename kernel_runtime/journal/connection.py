@@ -29,6 +29,9 @@ BUSY_TIMEOUT = 5.0
 _LOG_LIMIT = 16 << 20
 """bytes to which the log file is cut once it starts anew"""
 
+_SCRATCH_CACHE = 32 << 10
+"""KiB of a temporary database that are kept in memory"""
+
 _HEADER = 100
 """bytes of an SQLite file that say what it is"""
 
@@ -122,6 +125,29 @@ def open_reader(path: Path, *, busy_timeout: float = BUSY_TIMEOUT) -> apsw.Conne
         return _reader(path, "mode=ro", busy_timeout, private_index=True)
     except apsw.Error as error:
         raise faults.from_sqlite(error, path) from error
+
+
+def open_scratch() -> apsw.Connection:
+    """A database in a temporary file of SQLite's own, which is gone when it is closed."""
+    connection = apsw.Connection("")
+    _settings(connection, BUSY_TIMEOUT)
+    for pragma, value in (
+        ("temp_store", "file"),
+        ("cache_size", -_SCRATCH_CACHE),
+        ("journal_mode", "off"),
+        ("synchronous", "off"),
+    ):
+        connection.pragma(pragma, value)
+    return connection
+
+
+def open_immutable(path: Path) -> apsw.Connection:
+    """A read-only connection to a file that nobody changes: without locks, log or index.
+
+    Raises:
+        apsw.Error: it cannot be read.
+    """
+    return _reader(path, "mode=ro&immutable=1", BUSY_TIMEOUT)
 
 
 def _reader(path: Path, query: str, busy_timeout: float, *, private_index: bool = False) -> apsw.Connection:

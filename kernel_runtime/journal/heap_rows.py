@@ -7,7 +7,7 @@ heaps) is kept in memory as well, once its transaction is on file; the rest is r
 # ruff: noqa: S608 - the only parts put into statements are constants of this package
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import apsw
@@ -159,21 +159,6 @@ def observation_of_row(row: Sequence[Any]) -> Observation:
         reads=_tokens(row[6]),
         dynamic=_texts(row[7]),
     )
-
-
-def heap_rows_of(folded: HeapFold, table: str) -> Iterable[Sequence[Any]]:
-    """The rows that a whole journal's fold puts into one of TABLES."""
-    match table:
-        case "names":
-            return map(name_row, folded.names.values())
-        case "name_counts":
-            return ((incarnation, state, n) for (incarnation, state), n in folded.counts.items() if n)
-        case "heaps":
-            return map(heap_row, folded.heaps.values())
-        case "observations":
-            return (observation_row(seen) for seen in folded.observations.values() if seen is not None)
-        case _:
-            return (read for read, there in folded.reads.items() if there)
 
 
 def fetch_name(connection: apsw.Connection, name: str) -> Name | None:

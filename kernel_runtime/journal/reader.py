@@ -12,7 +12,7 @@ It trusts what it reads: `verify` is what checks.
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
 
@@ -24,7 +24,7 @@ from kernel_runtime.errors import JournalNewer, NoSuchExecution
 from kernel_runtime.journal import connection as opener
 from kernel_runtime.journal import faults, schema
 from kernel_runtime.journal.cell_rows import CELL_COLUMNS, cell_of_row
-from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
+from kernel_runtime.journal.codec import GENESIS, digest_of, entry_hash
 from kernel_runtime.journal.heap_rows import (
     NAME_COLUMNS,
     NAME_COUNT_COLUMNS,
@@ -42,12 +42,11 @@ from kernel_runtime.journal.rows import (
     fetch_by_key,
     fetch_execution,
 )
+from kernel_runtime.journal.segments import ENTRY_COLUMNS, Segments, kept
 from kernel_runtime.model import facts
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.execution import Cell, Execution, Heap, Name, Observation, Seen
 from kernel_runtime.model.facts import ExecutionQueued
-
-ENTRY_COLUMNS = "seq, at, mono, incarnation, principal, kind, execution_id, payload, digest, prev_hash, hash"
 
 _SEVERITY = ("unknown", "died", "interrupted", "error", "stale", "aborted", "", "ok")
 """outcomes worst first; the empty one has none yet, and `stale` is what an `ok` became"""
@@ -56,6 +55,9 @@ _CELLS_OF_STATE = (
     f"SELECT {CELL_COLUMNS} FROM cells WHERE incarnation = ? AND status = ? AND outcome IS ? AND heap = ? "
     "ORDER BY position LIMIT ?"
 )
+
+_BATCH = 1000
+_BATCH_BYTES = 4 << 20
 
 _State = tuple[bool, str, str, str | None, int]
 """`(of an earlier incarnation, status, outcome, heap where it decides, incarnation)`"""
@@ -70,13 +72,16 @@ class JournalReader:
         """Use `open`."""
         self.path = path
         self._connection = connection
+        self.segments = Segments(connection, path)
+        """where archived payloads are"""
 
     @staticmethod
     def open(path: Path | str, *, busy_timeout: float = opener.BUSY_TIMEOUT) -> JournalReader:
         """A reader of the journal at `path`.
 
         Works beside a living writer, after one that died, and in a read-only directory. A journal
-        of an older version is read through a migrated copy in memory, as it is at this moment.
+        of an older version with other tables is read through a migrated copy in a temporary file, as it
+        is at this moment.
 
         Raises:
             NotFound: no file there.
@@ -86,7 +91,7 @@ class JournalReader:
         path = Path(path)
         connection = opener.open_reader(path, busy_timeout=busy_timeout)
         try:
-            if schema.check(connection, path) < len(schema.STEPS):
+            if not schema.reads_as_it_is(schema.check(connection, path)):
                 connection = _migrated_copy(connection)
         except apsw.Error as error:
             raise opener.closing_fault(connection, error, path) from error
@@ -101,6 +106,7 @@ class JournalReader:
         return self._connection
 
     def close(self) -> None:
+        self.segments.close()
         self._connection.close()
 
     def __enter__(self) -> Self:
@@ -171,12 +177,50 @@ class JournalReader:
         found: list[Entry] = []
         size = 0
         for row in self._connection.execute(query, (*values, count)):
-            payload = _payload(self._connection, row, self.path)
+            payload = self.payload_of(row)
             found.append(entry_of_row(row, payload, self.path))
             size += len(payload)
             if max_bytes is not None and size >= max_bytes:
                 break
         return found if last is None else found[::-1]
+
+    def payload_of(self, row: Sequence[Any]) -> bytes:
+        """The JSON of an entry, wherever it is kept; `row` has the values of ENTRY_COLUMNS.
+
+        Raises:
+            JournalCorrupt: it is not there, or cannot be unpacked.
+            StorageFault: it is in a segment that is not there.
+        """
+        seq, inline, digest = row[0], row[7], row[8]
+        if inline is not None:
+            return cast("bytes", inline)
+        payload = kept(self._connection, seq, digest, self.path)
+        return self.segments.payload(seq) if payload is None else payload
+
+    def rows(self, after: int = 0) -> Iterator[tuple[Sequence[Any], bytes]]:
+        """Every entry with `seq > after` as it is stored: the values of ENTRY_COLUMNS, and its payload.
+
+        Columns are not checked, and a payload may be a redacted one: then it does not fit its digest. One
+        batch is in memory at a time; entries that come meanwhile are told too.
+
+        Raises:
+            JournalCorrupt, JournalBusy, StorageFault: also between two entries.
+        """
+        while batch := self._guarded(lambda after=after: self._rows(after)):  # type: ignore[misc]
+            yield from batch
+            after = batch[-1][0][0]
+
+    def _rows(self, after: int) -> list[tuple[Sequence[Any], bytes]]:
+        query = f"SELECT {ENTRY_COLUMNS} FROM entries WHERE seq > ? ORDER BY seq"
+        found: list[tuple[Sequence[Any], bytes]] = []
+        size = 0
+        for row in self._connection.execute(query, (after,)):
+            payload = self.payload_of(row)
+            found.append((row, payload))
+            size += len(payload)
+            if size >= _BATCH_BYTES or len(found) >= _BATCH:
+                break
+        return found
 
     def latest(self, kind: str) -> Entry | None:
         """The last entry of a kind."""
@@ -232,7 +276,7 @@ class JournalReader:
             f"SELECT {ENTRY_COLUMNS} FROM entries WHERE seq = ?", (seq,)
         ).fetchone()
         if row is not None:
-            fact = entry_of_row(row, _payload(self._connection, row, self.path), self.path).fact
+            fact = entry_of_row(row, self.payload_of(row), self.path).fact
             if isinstance(fact, ExecutionQueued):
                 return fact
         raise faults.corrupt(self.path, f"entry {seq} should be an ExecutionQueued", seq=seq)
@@ -403,24 +447,6 @@ def _badness(state: _State) -> tuple[bool, int, int, str]:
     return last, _SEVERITY.index(told) if told in _SEVERITY else 0, number, heap or ""
 
 
-def _payload(connection: apsw.Connection, row: Sequence[Any], path: Path) -> bytes:
-    """The JSON of an entry, wherever it is kept.
-
-    Raises:
-        JournalCorrupt: it is not there, or cannot be unpacked.
-    """
-    seq, inline, digest = row[0], row[7], row[8]
-    if inline is not None:
-        return cast("bytes", inline)
-    kept = connection.execute("SELECT size, codec, data FROM payloads WHERE digest = ?", (digest,)).fetchone()
-    if kept is None:
-        raise faults.corrupt(path, f"the payload of entry {seq} is missing", seq=seq)
-    try:
-        return unpack(*kept)
-    except BadPayload as error:
-        raise faults.corrupt(path, f"the payload of entry {seq} cannot be read: {error}", seq=seq) from error
-
-
 def entry_of_row(row: Sequence[Any], payload: bytes, path: Path) -> Entry:
     """An entry from the values of ENTRY_COLUMNS and its payload.
 
@@ -468,7 +494,7 @@ def check_end(connection: apsw.Connection, path: Path, marks: Sequence[Mark]) ->
         seq, at, mono, incarnation, principal, kind, execution_id, _inline, digest, prev_hash, hashed = rows[
             0
         ]
-        if digest_of(_payload(connection, rows[0], path)) != digest:
+        if digest_of(JournalReader(path, connection).payload_of(rows[0])) != digest:
             raise faults.corrupt(path, f"entry {seq} has another payload than was written", seq=seq)
         if prev_hash != (rows[1][10] if len(rows) > 1 else GENESIS):
             raise faults.corrupt(path, f"entry {seq} does not follow the one before it", seq=seq)
@@ -499,7 +525,7 @@ def check_end(connection: apsw.Connection, path: Path, marks: Sequence[Mark]) ->
 
 
 def _migrated_copy(old: apsw.Connection) -> apsw.Connection:
-    copy = apsw.Connection(":memory:")
+    copy = opener.open_scratch()
     with copy.backup("main", old, "main") as backup:
         backup.step()
     old.close()

@@ -10,7 +10,8 @@ cannot decode.
 # ruff: noqa: S608 - the only parts put into statements are constants of this package
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import apsw
@@ -23,6 +24,8 @@ APPLICATION_ID = 0x6B72746A
 """`krtj`, in the file's header: what tells a journal from any other SQLite file"""
 
 Step = Callable[[apsw.Connection], None]
+
+_KEEPERS = ("entries_no_update", "payloads_no_update", "payloads_no_delete")
 
 _FREQUENT_1 = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "ExecutionFinished")
 
@@ -246,6 +249,15 @@ STEPS: tuple[Step, ...] = (_to_1, _to_2, _to_3)
 """`STEPS[n]` takes a journal of version n to n + 1"""
 
 
+_KINDS_ONLY = frozenset({_to_3})
+"""steps that change no table"""
+
+
+def reads_as_it_is(version: int) -> bool:
+    """Whether a journal of that version has the tables of the newest."""
+    return all(step in _KINDS_ONLY for step in STEPS[version:])
+
+
 def version_of(connection: apsw.Connection) -> int:
     version: int = connection.pragma("user_version")
     return version
@@ -295,6 +307,22 @@ def declared() -> dict[tuple[str, str], str]:
         return objects(connection)
     finally:
         connection.close()
+
+
+@contextmanager
+def unlocked(connection: apsw.Connection) -> Iterator[None]:
+    """Without the triggers that keep entries and payloads as they are. Inside a transaction.
+
+    Only for what leaves the chain as it is, and is journaled in the same transaction.
+    """
+    triggers = {
+        name: sql for (kind, name), sql in declared().items() if kind == "trigger" and name in _KEEPERS
+    }
+    for name in triggers:
+        connection.execute(f"DROP TRIGGER {name}")
+    yield
+    for sql in triggers.values():
+        connection.execute(sql)
 
 
 def objects(connection: apsw.Connection) -> dict[tuple[str, str], str]:

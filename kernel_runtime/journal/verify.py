@@ -8,29 +8,34 @@ state at the moment it began.
 
 It cannot tell a journal that was rewritten as a whole, hashes included, from the true one, unless
 somebody kept an earlier `head_hash`; the writer's lock file keeps one.
+
+A redacted payload does not fit its entry's digest: it is well if the last PayloadRedacted that names its
+entry gives its sha256. An archived one is looked for in its segment; where that is not there, the chain
+is checked all the same, and the projections are not.
+
+Memory: bounded, whatever the journal's length. What the entries amount to is folded into a temporary
+database, by the code with which the writer keeps its tables.
 """
 
 from __future__ import annotations
 
 import zlib
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
+import msgspec
 from msgspec import Struct
 
-from kernel_runtime.core.projection import Projections
-from kernel_runtime.errors import JournalCorrupt, JournalNewer
-from kernel_runtime.journal import lock, schema
-from kernel_runtime.journal.cell_rows import CELL_COLUMNS, cell_row
+from kernel_runtime.errors import JournalCorrupt, JournalNewer, StorageFault
+from kernel_runtime.journal import lock, schema, segments
 from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
-from kernel_runtime.journal.heap_rows import TABLES as HEAP_TABLES
-from kernel_runtime.journal.heap_rows import heap_rows_of
-from kernel_runtime.journal.reader import ENTRY_COLUMNS, JournalReader, entry_of_row
-from kernel_runtime.journal.rows import EXECUTION_COLUMNS, execution_row
+from kernel_runtime.journal.reader import JournalReader, entry_of_row
+from kernel_runtime.journal.refolded import PROJECTIONS, Refolded, as_bytes
+from kernel_runtime.journal.segments import ENTRY_COLUMNS
 from kernel_runtime.model import facts
+from kernel_runtime.model.facts import PayloadRedacted, SegmentSealed
 
 _MOST = 100
 """problems listed; the rest is counted"""
@@ -38,24 +43,38 @@ _MOST = 100
 _PROBE = 10_000
 """entries tried one by one behind a page that cannot be read"""
 
-_PROJECTIONS = {
-    "executions": EXECUTION_COLUMNS,
-    "cells": CELL_COLUMNS,
-    "cell_counts": "incarnation, status, outcome, heap, n",
-    "seen": "principal, incarnation, accepted",
-    "positions": "incarnation, position",
-    **HEAP_TABLES,
-}
-
 
 class Problem(Struct, frozen=True, kw_only=True):
     """One thing that is not as it was written."""
 
     where: str
-    """`file`, `schema`, `entries`, `payloads`, or the name of a projection"""
+    """`file`, `schema`, `entries`, `payloads`, `archive`, or the name of a projection"""
     what: str
     seq: int | None = None
     """the entry concerned, or the entry whose execution the row is about"""
+
+
+class Redaction(Struct, frozen=True, kw_only=True):
+    """One PayloadRedacted."""
+
+    seq: int
+    at: int
+    """UTC, nanoseconds since the epoch"""
+    principal: str
+    reason: str
+    how: str
+    entries: int
+    """how many it took something out of"""
+
+
+class Archive(Struct, frozen=True, kw_only=True):
+    """One segment that stands."""
+
+    first: int
+    last: int
+    file: str
+    state: str
+    """`whole`, `missing`, `differs`"""
 
 
 class VerifyReport(Struct, frozen=True, kw_only=True):
@@ -70,6 +89,12 @@ class VerifyReport(Struct, frozen=True, kw_only=True):
     """`match`, `differ`, or `unknown` where entries could not be read to compute them"""
     problems: list[Problem] = []
     found: int = 0
+    chain: str = "whole"
+    """`whole` or `broken`: whether entries are there from the first on, each as it was hashed"""
+    redacted: int = 0
+    """entries whose payload is not what was written, as a PayloadRedacted says"""
+    redactions: list[Redaction] = []
+    archive: list[Archive] = []
 
 
 def verify(path: Path | str) -> VerifyReport:
@@ -88,8 +113,8 @@ def verify(path: Path | str) -> VerifyReport:
     except JournalCorrupt as error:
         check.report("file", error.message)
         return check.conclude()
-    with reader:
-        check.run(reader.connection, marks)
+    with reader, check.refolded:
+        check.run(reader, marks)
     return check.conclude()
 
 
@@ -102,12 +127,18 @@ class _Check:
         self.found = 0
         self.entries = 0
         self.head: lock.Mark = (0, GENESIS)
-        self.folded = Projections()
+        self.refolded = Refolded()
         self.complete = True
         """whether every entry could be folded"""
         self.compared = False
-        self.payloads: set[str] = set()
-        """digests of payloads kept outside their entries that were checked and are well"""
+        self.differs = False
+        self.chain = True
+        self.redacted = 0
+        self.redactions: list[Redaction] = []
+        self.archive: list[Archive] = []
+        self._replaced: dict[int, tuple[int, str, str]] = {}
+        """seq → seq of the PayloadRedacted, digest of what was written, sha256 of what is there now"""
+        self._segments: segments.Segments | None = None
 
     def report(self, where: str, what: str, seq: int | None = None) -> None:
         self.found += 1
@@ -115,22 +146,29 @@ class _Check:
             self.problems.append(Problem(where=where, what=what, seq=seq))
 
     def conclude(self) -> VerifyReport:
-        projections = {p.where for p in self.problems} & set(_PROJECTIONS)
         known = self.complete and self.compared
         return VerifyReport(
             ok=self.found == 0,
             entries=self.entries,
             head=self.head[0],
             head_hash=self.head[1],
-            projections="unknown" if not known else "differ" if projections else "match",
+            projections="unknown" if not known else "differ" if self.differs else "match",
             problems=self.problems,
             found=self.found,
+            chain="whole" if self.chain else "broken",
+            redacted=self.redacted,
+            redactions=self.redactions[:_MOST],
+            archive=self.archive,
         )
 
-    def run(self, connection: apsw.Connection, marks: Sequence[lock.Mark]) -> None:
+    def run(self, reader: JournalReader, marks: Sequence[lock.Mark]) -> None:
+        connection = reader.connection
+        self._segments = reader.segments
         steps = (
             ("file", lambda: connection.execute("BEGIN")),  # one state for all that follows
             ("schema", lambda: self._schema(connection)),
+            ("entries", lambda: self._redactions(connection)),
+            ("archive", lambda: self._archive(reader.segments)),
             ("entries", lambda: self._walk(connection, dict(marks))),
             ("payloads", lambda: self._unreferenced(connection)),
             ("projections", lambda: self._compare(connection)),
@@ -141,7 +179,68 @@ class _Check:
                 step()
             except apsw.Error as error:
                 self.report(where, f"cannot be read: {error}")
-                self.complete = self.complete and where != "entries"
+                if where == "entries":
+                    self.complete = self.chain = False
+
+    def _redactions(self, connection: apsw.Connection) -> None:
+        """What PayloadRedacted say; whether they are as they were written is found by the walk."""
+        query = (
+            "SELECT seq, at, CAST(principal AS BLOB), payload, CAST(digest AS BLOB) FROM entries "
+            f"WHERE kind = 'PayloadRedacted' AND {schema.RARE} ORDER BY seq"
+        )
+        found: list[Any] = connection.execute(query).fetchall()
+        for seq, at, principal, inline, digest in found:
+            try:
+                payload = inline
+                if payload is None:
+                    payload = segments.kept(connection, seq, digest.decode("utf-8"), self.path) or b""
+                fact = facts.decode("PayloadRedacted", payload)
+            except (JournalCorrupt, msgspec.DecodeError, UnicodeDecodeError):
+                continue
+            assert isinstance(fact, PayloadRedacted)
+            for number, written in zip(fact.seqs, fact.digests, strict=False):
+                self._replaced[number] = (seq, written, fact.replacements.get(str(number), ""))
+            self.redactions.append(
+                Redaction(
+                    seq=seq,
+                    at=at,
+                    principal=principal.decode("utf-8", "backslashreplace"),
+                    reason=fact.reason,
+                    how=fact.how,
+                    entries=len(fact.seqs),
+                )
+            )
+
+    def _archive(self, archive: segments.Segments) -> None:
+        """Each segment's file, as a whole; its payloads are looked at by the walk."""
+        for segment in archive.sealed():
+            file, state = segments.file_of(self.path, segment), "whole"
+            try:
+                self._segment(segment, file)
+            except FileNotFoundError:
+                state = "missing"
+                self.report(
+                    "archive",
+                    f"the segment {file} is not there: what it holds of entries {segment.first} to "
+                    f"{segment.last} cannot be checked",
+                )
+            except (OSError, apsw.Error, JournalCorrupt, StorageFault, ValueError) as error:
+                state = "differs"
+                self.report("archive", f"the segment {file} is not what was sealed: {error}")
+            self.archive.append(Archive(first=segment.first, last=segment.last, file=str(file), state=state))
+
+    def _segment(self, segment: SegmentSealed, file: Path) -> None:
+        if segments.digest_of_file(file) != segment.sha256:
+            raise ValueError("its sha256 is another one")
+        connection = segments.open_segment(file)
+        try:
+            count, first, last = next(connection.execute("SELECT count(*), min(seq), max(seq) FROM entries"))
+            (head,) = next(connection.execute("SELECT hash FROM entries WHERE seq = ?", (last,)))
+        finally:
+            connection.close()
+        expected = (segment.last - segment.first + 1, segment.first, segment.last, segment.head_hash)
+        if (count, first, last, head) != expected:
+            raise ValueError(f"it holds {count} entries, {first} to {last}")
 
     def _schema(self, connection: apsw.Connection) -> None:
         wanted, there = schema.declared(), schema.objects(connection)
@@ -158,17 +257,21 @@ class _Check:
             seq = row[0]
             self.entries += 1
             if seq != self.head[0] + 1:
-                self.report("entries", f"entries {self.head[0] + 1} to {seq - 1} are not there", seq)
+                self._broken(f"entries {self.head[0] + 1} to {seq - 1} are not there", seq)
                 self.complete = False
             hashed = self._entry(connection, row)
             if seq in marks and hashed != marks.pop(seq):
-                self.report("entries", "another entry than was acknowledged here (see the lock file)", seq)
+                self._broken("another entry than was acknowledged here (see the lock file)", seq)
             self.head = (seq, hashed)
         for seq in marks:
-            self.report("entries", f"acknowledged, but the journal ends at {self.head[0]}", seq)
+            self._broken(f"acknowledged, but the journal ends at {self.head[0]}", seq)
+
+    def _broken(self, what: str, seq: int) -> None:
+        self.chain = False
+        self.report("entries", what, seq)
 
     def _rows(self, connection: apsw.Connection) -> Iterator[Sequence[Any]]:
-        query = f"SELECT {_as_bytes(ENTRY_COLUMNS)} FROM entries WHERE seq > ? ORDER BY seq"
+        query = f"SELECT {as_bytes(ENTRY_COLUMNS)} FROM entries WHERE seq > ? ORDER BY seq"
         after, tries = 0, 0
         while True:
             try:
@@ -178,7 +281,7 @@ class _Check:
             except apsw.Error as error:
                 self.complete = False
                 if tries == 0:
-                    self.report("entries", f"cannot be read: {error}", after + 1)
+                    self._broken(f"cannot be read: {error}", after + 1)
                 # Step over the page: each try seeks behind one entry more.
                 after, tries = after + 1, tries + 1
                 if tries >= _PROBE:
@@ -194,7 +297,7 @@ class _Check:
             if name in ("principal", "kind", "execution_id", "digest", "prev_hash", "hash"):
                 text[name] = self._text(value, name, seq)
         if text["prev_hash"] != self.head[1]:
-            self.report("entries", f"prev_hash is not the hash of entry {self.head[0]}", seq)
+            self._broken(f"prev_hash is not the hash of entry {self.head[0]}", seq)
         hashed = entry_hash(
             seq,
             at,
@@ -207,7 +310,7 @@ class _Check:
             text["prev_hash"],
         )
         if hashed != text["hash"]:
-            self.report("entries", "hash does not fit: a column was changed", seq)
+            self._broken("hash does not fit: a column was changed", seq)
         payload = self._payload(connection, row[7], text["digest"], seq)
         if payload is None:
             self.complete = False
@@ -225,23 +328,19 @@ class _Check:
             return
         if entry.execution_id != facts.execution_of(entry.fact):
             self.report("entries", "execution_id is not the one in the payload", seq)
-        self.folded.apply(entry)
+        self.refolded.take(entry)
 
     def _payload(
         self, connection: apsw.Connection, inline: bytes | None, digest: str, seq: int
     ) -> bytes | None:
         if inline is not None:
-            if digest_of(inline) != digest:
-                self.report("entries", "payload does not fit its digest", seq)
-                return None
-            return inline
+            return self._fitting(inline, digest, seq)
         try:
             row = connection.execute(
                 "SELECT size, CAST(codec AS BLOB), checksum, data FROM payloads WHERE digest = ?", (digest,)
             ).fetchone()
             if row is None:
-                self.report("payloads", f"payload {digest} is missing", seq)
-                return None
+                return self._archived(digest, seq)
             size, codec, checksum, data = row
             payload = unpack(size, codec.decode("utf-8", "backslashreplace"), data)
         except (apsw.Error, BadPayload, MemoryError, OverflowError) as error:
@@ -252,15 +351,43 @@ class _Check:
         if digest_of(payload) != digest:
             self.report("payloads", f"payload {digest} is not what was written", seq)
             return None
-        self.payloads.add(digest)
+        self.refolded.note(digest)
         return payload
+
+    def _fitting(self, payload: bytes, digest: str, seq: int) -> bytes | None:
+        """The payload, if it is what was written, or what a redaction left of that."""
+        now = digest_of(payload)
+        if now == digest:
+            return payload
+        if seq in self._replaced:
+            by, written, replacement = self._replaced[seq]
+            if by > seq and written == digest and replacement == now:
+                self.redacted += 1
+                return payload
+        self.report("entries", "payload does not fit its digest", seq)
+        return None
+
+    def _archived(self, digest: str, seq: int) -> bytes | None:
+        """The payload from its segment."""
+        assert self._segments is not None
+        segment = self._segments.holding(seq)
+        if segment is None:
+            self.report("payloads", f"payload {digest} is missing", seq)
+            return None
+        if any(one.state == "missing" for one in self.archive if one.first <= seq <= one.last):
+            return None  # the file is told of once
+        try:
+            return self._fitting(self._segments.payload(seq), digest, seq)
+        except (JournalCorrupt, StorageFault) as error:
+            self.report("archive", error.message, seq)
+            return None
 
     def _unreferenced(self, connection: apsw.Connection) -> None:
         if not self.complete:
             return  # the entry that needs it may be one that could not be read
         for (raw,) in connection.execute("SELECT CAST(digest AS BLOB) FROM payloads"):
             digest = raw.decode("utf-8", "backslashreplace")
-            if digest not in self.payloads:
+            if not self.refolded.noted(digest):
                 self.report("payloads", f"payload {digest} belongs to no entry")
 
     def _text(self, value: bytes | None, name: str, seq: int) -> str | None:
@@ -275,49 +402,18 @@ class _Check:
     def _compare(self, connection: apsw.Connection) -> None:
         if not self.complete:
             return  # computed from a part, they would differ for that reason alone
-        for table, columns in _PROJECTIONS.items():
-            there = Counter(connection.execute(f"SELECT {_as_bytes(columns)} FROM {table}"))
-            wanted = Counter(_bytes_of(row) for row in self._expected(table))
-            for row in wanted - there:
-                self.report(
-                    table, f"differs from the entries: should hold {_told(columns, row)}", _seq(table, row)
-                )
-            for row in there - wanted:
-                self.report(table, f"differs from the entries: holds {_told(columns, row)}", _seq(table, row))
+        for table, columns in PROJECTIONS.items():
+            for wanted, row in self.refolded.differences(connection, table):
+                self.differs = True
+                holds = "should hold" if wanted else "holds"
+                what = f"differs from the entries: {holds} {_told(columns, row)}"
+                self.report(table, what, _seq(table, row))
         self.compared = True
-
-    def _expected(self, table: str) -> Iterable[Sequence[Any]]:
-        folded = self.folded
-        match table:
-            case "executions":
-                return map(execution_row, folded.executions.values())
-            case "cells":
-                return map(cell_row, folded.cells.values())
-            case "cell_counts":
-                return ((i, s, o or "", heap, n) for (i, s, o, heap), n in folded.counts.items() if n)
-            case "seen":
-                return ((seen.principal, seen.incarnation, seen.accepted) for seen in folded.seen.values())
-            case "positions":
-                return folded.positions.items()
-            case _:
-                return heap_rows_of(folded.heap, table)
 
     def _integrity(self, connection: apsw.Connection) -> None:
         for (line,) in connection.execute(f"PRAGMA integrity_check({_MOST})"):
             if line != "ok":
                 self.report("file", f"SQLite: {line}")
-
-
-def _as_bytes(columns: str) -> str:
-    """Text columns as bytes, so that damaged text is compared and not decoded; others as they are."""
-    return ", ".join(
-        f"CASE typeof({name}) WHEN 'text' THEN CAST({name} AS BLOB) ELSE {name} END"
-        for name in columns.split(", ")
-    )
-
-
-def _bytes_of(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(value.encode("utf-8") if isinstance(value, str) else value for value in row)
 
 
 def _told(columns: str, row: Sequence[Any]) -> str:

@@ -32,9 +32,11 @@ from kernel_runtime.journal.codec import INLINE_MAX, digest_of, entry_hash, pack
 from kernel_runtime.journal.lock import Mark, WriterLock
 from kernel_runtime.journal.reader import JournalReader, check_end
 from kernel_runtime.journal.rows import ProjectionStore, fetch_by_key
+from kernel_runtime.journal.segments import sync_directory
 from kernel_runtime.model import facts
 from kernel_runtime.model.entry import Draft, Entry
 from kernel_runtime.model.facts import ExecutionFinished, ExecutionQueued
+from kernel_runtime.testing.failpoints import reach
 
 Clock = Callable[[], tuple[int, int]]
 """`() -> (UTC ns since the epoch, CLOCK_MONOTONIC ns)`"""
@@ -46,6 +48,8 @@ _BACKSTOP = 16384
 """pages in the log (64 MiB) from which `append` does, because nobody calls `sync`"""
 
 _REBUILD_BATCH = 16 << 20
+_READER_PATIENCE = 200
+"""milliseconds for which `empty_log` waits for readers that are in the middle of a look"""
 
 
 def system_clock() -> tuple[int, int]:
@@ -69,6 +73,7 @@ class Journal:
         self._lock = lock
         self._clock = clock
         self._vfs = vfs
+        self._busy_timeout = busy_timeout
         self._connection = opener.open_writer(path, busy_timeout=busy_timeout, vfs=vfs)
         try:
             schema.migrate(self._connection)
@@ -164,8 +169,83 @@ class Journal:
             JournalCorrupt: the file is damaged.
             InternalFault: the facts break a law (see the module's docstring); nothing was written.
         """
-        if not drafts:
-            return []
+        return self._transact(lambda: self._write(drafts), sync=sync) if drafts else []
+
+    def rewrite(
+        self, edit: Callable[[apsw.Connection], Sequence[Draft]], *, refold: Callable[[], bool]
+    ) -> list[Entry]:
+        """Change payloads of entries, and write the entries that say so, in one synced transaction.
+
+        Args:
+            edit: is called inside the transaction, with the triggers off that keep payloads as they
+                are; gives the drafts of what is to be said of it. None: nothing was changed.
+            refold: whether the projections are to be computed anew; asked after `edit`.
+
+        What was there is overwritten in the file, not only unlinked; what the log still holds of it goes
+        with `compact`.
+
+        Raises:
+            As `append`, and whatever `edit` raises; nothing was changed.
+        """
+        store: list[ProjectionStore] = []
+
+        def write() -> tuple[list[Entry], Projections]:
+            with schema.unlocked(self._connection):
+                drafts = edit(self._connection)
+            entries, change = self._write(drafts)
+            if drafts and refold():
+                store.append(self._refold())
+            reach("before-rewrite")
+            return entries, change
+
+        self._connection.pragma("secure_delete", True)
+        try:
+            entries = self._transact(write, sync=True)
+        finally:
+            self._connection.pragma("secure_delete", False)
+        if store:
+            self._store = store[0]
+        reach("after-rewrite")
+        return entries
+
+    def compact(self) -> None:
+        """Write the whole file anew, without what is free in it; then move the log into it and empty it.
+
+        Takes as long as copying the file takes, and as much free space as twice its size.
+
+        Raises:
+            DiskFull, StorageFault: the file is as it was, and as good.
+            JournalBusy: the file is new, and a reader still holds the log: call again.
+        """
+        connection = self._connection
+        try:
+            connection.pragma("temp_store", "file")  # the copy may not fit into memory
+            try:
+                connection.execute("VACUUM")
+            finally:
+                connection.pragma("temp_store", "memory")
+            reach("before-truncate")
+            self.empty_log()
+        except apsw.Error as error:
+            raise faults.from_sqlite(error, self.path, connection.system_errno) from error
+
+    def empty_log(self) -> None:
+        """Move the log into the file and cut it to nothing.
+
+        Raises:
+            DiskFull, StorageFault, JournalBusy: the log is as it was.
+        """
+        connection = self._connection
+        connection.set_busy_timeout(_READER_PATIENCE)
+        try:
+            connection.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+        except apsw.Error as error:
+            raise faults.from_sqlite(error, self.path, connection.system_errno) from error
+        finally:
+            connection.set_busy_timeout(int(self._busy_timeout * 1000))
+        self._log_pages = 0
+
+    def _transact(self, write: Callable[[], tuple[list[Entry], Projections]], *, sync: bool) -> list[Entry]:
         connection = self._connection
         try:
             if sync and self._log_suspect:
@@ -176,7 +256,10 @@ class Journal:
                 connection.execute(f"PRAGMA synchronous = {wanted}")
                 self._pragma_sync = wanted
             connection.execute("BEGIN IMMEDIATE")
-            entries, change = self._write(drafts)
+            entries, change = write()
+            if not entries:
+                connection.execute("ROLLBACK")
+                return []
             self._committing = True
             connection.execute("COMMIT")
         except apsw.Error as error:
@@ -361,19 +444,9 @@ class Journal:
             DiskFull, ReadOnlyStorage, StorageFault, JournalBusy, JournalCorrupt: nothing was changed.
         """
         connection = self._connection
-        entries = JournalReader(self.path, connection)
-        store = ProjectionStore(connection)
         try:
             connection.execute("BEGIN IMMEDIATE")
-            store.clear()
-            after = 0
-            while batch := entries.entries(after, max_bytes=_REBUILD_BATCH):
-                change = Projections(store)
-                for entry in batch:
-                    change.apply(entry)
-                store.write(change, after + 1)
-                store.keep(change)
-                after = batch[-1].seq
+            store = self._refold()
             connection.execute("COMMIT")
         except apsw.Error as error:
             fault = faults.from_sqlite(error, self.path, connection.system_errno)
@@ -383,6 +456,24 @@ class Journal:
             self._roll_back(None)
             raise
         self._store = store
+
+    def _refold(self) -> ProjectionStore:
+        """Every projection from the entries, inside a transaction; what the next append goes on from."""
+        entries = JournalReader(self.path, self._connection)
+        store = ProjectionStore(self._connection)
+        store.clear()
+        after = 0
+        try:
+            while batch := entries.entries(after, max_bytes=_REBUILD_BATCH):
+                change = Projections(store)
+                for entry in batch:
+                    change.apply(entry)
+                store.write(change, after + 1)
+                store.keep(change)
+                after = batch[-1].seq
+        finally:
+            entries.segments.close()
+        return store
 
     def reader(self) -> JournalReader:
         """A reader of this journal, on a connection of its own."""
@@ -472,12 +563,3 @@ def _build(path: Path, vfs: str | None) -> None:
     finally:
         with contextlib.suppress(OSError):  # it is there only if the above failed, and is told
             new.unlink(missing_ok=True)
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a directory's names durable."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
