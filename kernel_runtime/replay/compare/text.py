@@ -56,14 +56,22 @@ def compare(bridge: Bridge, recorded: str, replayed: str) -> None:
     _tell_cleaning(bridge, recorded, replayed, one, two)
     if one == two:
         return
-    if attempt(bridge, lambda: _lines(bridge, one, two)):
+    if _agree(bridge, one, two):
         return
     if bridge.on("set-order") and "{" in one and "{" in two:
         ordered, other = order_sets(one), order_sets(two)
-        if (ordered, other) != (one, two) and attempt(bridge, lambda: _lines(bridge, ordered, other)):
+        if (ordered, other) != (one, two) and (ordered == other or _agree(bridge, ordered, other)):
             bridge.use("set-order", *_first_that_differs(one, two))
             return
     _lines(bridge, one, two)
+
+
+def _agree(bridge: Bridge, one: str, two: str) -> bool:
+    if attempt(bridge, lambda: _lines(bridge, one, two)):
+        return True
+    # an array breaks its lines elsewhere if its numbers have other lengths
+    may_break = bridge.on("alignment") and "[" in one and "[" in two and "\n" in one + two
+    return may_break and attempt(bridge, lambda: _region(bridge, one.split("\n"), two.split("\n")))
 
 
 def passes(bridge: Bridge, recorded: str, replayed: str) -> bool:
@@ -175,7 +183,7 @@ def _postfix(bar: re.Match[str]) -> str:
 
 
 def _region(bridge: Bridge, one: list[str], two: list[str]) -> None:
-    """Other numbers of lines: what lies between equal beginning and end, as one text."""
+    """What lies between equal beginning and end, as one text."""
     head = 0
     while head < min(len(one), len(two)) and one[head] == two[head]:
         head += 1
@@ -183,18 +191,14 @@ def _region(bridge: Bridge, one: list[str], two: list[str]) -> None:
     while tail < min(len(one), len(two)) - head and one[-1 - tail] == two[-1 - tail]:
         tail += 1
     first, second = one[head : len(one) - tail], two[head : len(two) - tail]
-    # an array that breaks elsewhere begins where both still agree
+    # from the last line in which both still agree: the array begins before it breaks
     before = max(0, head - 1)
     whole, other = "\n".join(one[before : len(one) - tail]), "\n".join(two[before : len(two) - tail])
-    if (
-        bridge.on("alignment")
-        and "[" in whole
-        and attempt(bridge, lambda: _walk(bridge, whole, other, table=False))
-    ):
+    if "[" in whole and "[" in other and attempt(bridge, lambda: _walk(bridge, whole, other, table=False)):
         return
     bridge.differ(
-        "\n".join(first)[:2000],
-        "\n".join(second)[:2000],
+        "\n".join(first[:20])[:2000],
+        "\n".join(second[:20])[:2000],
         why=f"{len(one)} lines are {len(two)}",
         line=head + 1,
     )
