@@ -48,6 +48,9 @@ class Groups:
         """functions that components reach other than through code"""
         self._functions: dict[int, int] = {}
         """id of a function whose globals are the namespace → how many components reach it"""
+        self._restless: set[str] | None = None
+        self._told: tuple[list[list[str]], list[str]] | None = None
+        """what `restless` and `report` say, until a component changes"""
         self._explained: int | None = None
         """references to the namespace that are not such functions'"""
         self._hidden: frozenset[str] | None = frozenset()
@@ -64,15 +67,15 @@ class Groups:
 
     def restless(self) -> set[str]:
         """Names that code may change without naming them."""
-        if self._hidden is None:
-            return set(self._names)
-        found = set(self._hidden)
-        for component in self._notable:
-            if component.called is None:
-                return set(self._names)
-            if component.escaped:
-                found |= component.names | component.called
-        return self.around(found)
+        if self._restless is None:
+            found = set(self._hidden or ())
+            for component in self._notable:
+                if component.called is None:
+                    return set(self._names)
+                if component.escaped:
+                    found |= component.names | component.called
+            self._restless = self.around(found)
+        return set(self._names) if self._hidden is None else self._restless
 
     def follow(self, names: set[str]) -> set[str]:
         """Walk these names and their components anew.
@@ -92,6 +95,12 @@ class Groups:
             del walk  # it holds what it met, and the next one counts references
             components.clear()
             walk, components = self._walk(pending)
+        walked = {name for component in components for name in component.names}
+        if all(map(self._is_known, components)) and not any(n in self._of for n in pending - walked):
+            del walk
+            self._look_for_hidden()
+            return pending - names
+        self._told = self._restless = None
         left = self._drop(pending)
         for component in components:
             self._add(component)
@@ -102,6 +111,11 @@ class Groups:
 
     def report(self) -> tuple[list[list[str]], list[str]]:
         """Groups of names that share objects, and names that could not be followed to the end."""
+        if self._told is None:
+            self._told = self._report()
+        return self._told
+
+    def _report(self) -> tuple[list[list[str]], list[str]]:
         merged: dict[int, set[str]] = {}
         unfollowed: set[str] = set()
         for component in self._notable:
@@ -146,6 +160,21 @@ class Groups:
             for key in owner.keys() & component.ids:
                 more |= owner[key].names
         return more - pending
+
+    def _is_known(self, found: Component) -> bool:
+        """Whether this is a name that shares nothing, leads to no code, and is as it was."""
+        if len(found.names) > 1 or found.codes or found.escaped:
+            return False
+        [name] = found.names
+        known = self._of.get(name)
+        return (
+            known is not None
+            and known.names == found.names
+            and known.ids == found.ids
+            and not known.codes
+            and not known.escaped
+            and known.complete == found.complete
+        )
 
     def _drop(self, pending: set[str]) -> set[int]:
         """Forget the components of these names; the code that others reach, too."""
@@ -249,6 +278,7 @@ class Groups:
             if count > passive.count(ident(item)) and item.__code__.co_flags & _OPTIMIZED
         ]
         self._hidden = self._touched_by(used)
+        self._restless = None
         self._explained = unknown
 
 
