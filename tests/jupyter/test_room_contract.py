@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from pathlib import Path
 from typing import Any
 
 import pytest
+from jupyter_server.services.contents.filemanager import AsyncFileContentsManager
+from jupyter_server.services.contents.largefilemanager import AsyncLargeFileManager
 from jupyter_server_ydoc.app import YDocExtension  # type: ignore[import-untyped]
 from jupyter_server_ydoc.loaders import FileLoader  # type: ignore[import-untyped]
 from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untyped]
@@ -17,6 +20,7 @@ from pycrdt import Array, Doc, Map, Text
 from pycrdt.store import SQLiteYStore
 from pycrdt.websocket import YRoom
 
+from kernel_runtime.jupyter.contents import OpenFile, Overtaken, SessionContentsManager
 from kernel_runtime.jupyter.mirror_document import ORIGIN, SharedNotebook
 from kernel_runtime.jupyter.room import SessionRoom
 from kernel_runtime.jupyter.room_base import KeptBase
@@ -58,6 +62,72 @@ def test_files_are_read_and_written_through_the_loader() -> None:
     assert parameters(FileLoader.load_content) == ["self", "format", "file_type"]
     assert parameters(FileLoader.maybe_save_content) == ["self", "model"]
     assert "raise OutOfBandChanges" in inspect.getsource(FileLoader.maybe_save_content)
+
+
+def test_notebooks_are_read_and_written_by_methods_that_are_overridden() -> None:
+    for name in ("_read_notebook", "_save_notebook"):
+        theirs, ours = getattr(AsyncLargeFileManager, name), getattr(SessionContentsManager, name)
+        assert parameters(theirs) == parameters(ours)
+    save, read = inspect.getsource(AsyncLargeFileManager.save), inspect.getsource(AsyncFileContentsManager)
+    assert "await super().save(model, path)" in save
+    assert "await self._save_notebook(os_path, nb, capture_validation_error=validation_error)" in read
+    assert "await self._read_notebook(" in read
+
+
+def open_file(tmp_path: Path) -> tuple[SessionContentsManager, OpenFile, Path]:
+    path = tmp_path / "n.ipynb"
+    path.write_text('{"cells": [], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}')
+    return SessionContentsManager(root_dir=str(tmp_path)), OpenFile(lambda _data: None), path
+
+
+def model_of(*ids: str) -> dict[str, Any]:
+    document = {"cells": [cell(one) for one in ids], "metadata": {}, "nbformat": 4, "nbformat_minor": 5}
+    return {"type": "notebook", "format": "json", "content": document}
+
+
+def test_an_open_document_is_saved_over_what_it_has_seen_and_nothing_else(tmp_path: Path) -> None:
+    async def story() -> None:
+        contents, document, path = open_file(tmp_path)
+        with document.current():
+            await contents.get("n.ipynb")
+            assert not document.has_changed
+            saved = path.stat().st_ino
+            await contents.save(model_of("a"), "n.ipynb")
+            assert path.stat().st_ino != saved  # another file in its place: never half of one
+            path.write_text(path.read_text().replace('"a"', '"b"'))
+            assert document.has_changed
+            theirs = path.read_text()
+            with pytest.raises(Overtaken):
+                await contents.save(model_of("c"), "n.ipynb")
+            assert path.read_text() == theirs
+            await contents.get("n.ipynb")
+            await contents.save(model_of("c"), "n.ipynb")
+            assert '"c"' in path.read_text()
+        await contents.save(model_of("d"), "n.ipynb")  # not the document's: as stock does
+        assert '"d"' in path.read_text()
+
+    asyncio.run(story())
+
+
+@pytest.mark.parametrize("why", ["a hard link", "use_atomic_writing"])
+def test_a_file_that_no_other_can_stand_for_is_written_into_as_stock_does(tmp_path: Path, why: str) -> None:
+    """With another inode, a hard link would name the old content for ever."""
+
+    async def story() -> None:
+        contents, document, path = open_file(tmp_path)
+        if why == "a hard link":
+            path.with_name("other").hardlink_to(path)
+        else:
+            contents.use_atomic_writing = False
+        inode = path.stat().st_ino
+        with document.current():
+            await contents.get("n.ipynb")
+            await contents.save(model_of("a"), "n.ipynb")
+        assert path.stat().st_ino == inode
+        assert '"a"' in path.read_text()
+        assert not document.has_changed
+
+    asyncio.run(story())
 
 
 def test_rooms_are_added_before_they_read_their_file() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_runtime.core.projection import source_digest
-from kernel_runtime.jupyter.room_merge import Base, Merged, base_of, merge
+from kernel_runtime.jupyter.room_merge import Base, Merged, base_of, gone, merge, without
 
 Cell = dict[str, Any]
 
@@ -145,6 +145,85 @@ def test_without_a_base_two_texts_both_stay() -> None:
     assert sources(merge(None, content(text("t", "one")), content(text("t", "two")))) == ["one", "two"]
 
 
+def test_an_edit_that_is_the_beginning_of_what_ran_is_an_edit() -> None:
+    """One rule for what a killed server's store has of a cell: only one that knows of no run may be the
+    beginning of what ran. Here a person took the end of a line out of a cell that had run, and the base was
+    lost: the end came back, for the file's text began with the person's.
+    """
+    here = content(ran("a", "x = 1", was="x = 1\nx"))
+    there = content(ran("a", "x = 1\nx"))
+    assert sources(merge(None, here, there, derived="file")) == ["x = 1"]
+
+
+def test_text_that_only_the_file_took_out_is_named() -> None:
+    """A saved cell that is not in a replaced file was taken out by whoever replaced it, says the merge. What
+    is then nowhere has a name: what ran is in the journal, and what moved is there.
+    """
+    without_any = content()
+    assert gone(START, merge(BASE, START, without_any).content, {"a"}) == ["t", "n"]
+    assert gone(START, without_any, None) == ["t", "n"]
+    assert gone(START, without_any, set()) == ["t", "a", "n"]
+    other = content(text("t", "# other"), ran("a", "a"), code("n", "n"))
+    assert gone(START, merge(BASE, START, other).content, {"a"}) == ["t"]
+    moved = content(code("elsewhere", "n"), code("as-code", "# t"))
+    assert gone(START, moved, {"a"}) == []
+    edited = content(ran("a", "a edited", "a"))
+    assert gone(edited, content(ran("a", "a")), {"a"}) == ["a"]
+    assert gone(content(text("t", " \n")), without_any, set()) == []
+
+
+def test_the_beginning_of_what_ran_is_not_missed() -> None:
+    assert gone(content(code("new", "x =")), content(ran("new", "x = 1")), set()) == []
+    assert gone(content(code("new", "y")), content(ran("new", "x = 1")), set()) == ["new"]
+
+
+def test_an_attachment_that_is_nowhere_is_named() -> None:
+    picture = {**text("t", "# t"), "attachments": {"p.png": {"image/png": "aGk="}}}
+    assert gone(content(picture), content(text("t", "# t")), set()) == ["t"]
+    assert gone(content(picture), content(picture), set()) == []
+
+
+def test_cells_that_are_to_stay_stay() -> None:
+    """Where the document cannot be kept, what it has and the file has not is as if it had been changed."""
+    other = content(text("t", "# other"), ran("a", "a"))
+    lost = gone(START, merge(BASE, START, other).content, {"a"})
+    assert lost == ["t", "n"]
+    assert sources(merge(without(BASE, lost), START, other)) == ["# t", "# other", "a", "n"]
+    assert sources(merge(without(None, lost), START, other)) == ["# t", "# other", "a", "n"]
+
+
+def test_what_has_one_place_and_both_changed_is_told() -> None:
+    start = content({**code("n", "n"), "metadata": {"tags": ["a"]}}, author="a")
+    here = content({**code("n", "n"), "metadata": {"tags": ["here"]}}, author="a")
+    there = content({**code("n", "n"), "metadata": {"tags": ["there"]}}, author="a")
+    merged = merge(base_of(start), here, there)
+    assert merged.overruled
+    assert merged.content["cells"][0]["metadata"] == {"tags": ["here"]}
+    assert not merge(base_of(start), here, start).overruled
+    assert not merge(base_of(start), start, there).overruled
+    here, there = content(author="here"), content(author="there")
+    assert merge(base_of(content(author="a")), here, there).overruled
+    assert not merge(base_of(here), here, there).overruled
+
+
+def test_outputs_of_a_cell_that_never_ran_here_are_people_s() -> None:
+    """They came with the file: the journal has none, so neither side may be taken for what it derives."""
+
+    def shows(text: str) -> Cell:
+        return {**code("n", "n"), "outputs": [{"output_type": "stream", "name": "stdout", "text": text}]}
+
+    base = base_of(content(shows("then")))
+    merged = merge(base, content(shows("then")), content(shows("from nbconvert")))
+    assert merged.content["cells"] == [shows("from nbconvert")]
+    assert not merged.ahead
+    cleared = merge(base, content(code("n", "n")), content(shows("then")))
+    assert cleared.content["cells"] == [code("n", "n")]
+    assert cleared.ahead
+    both = merge(base, content(shows("here")), content(shows("there")))
+    assert both.content["cells"] == [shows("here")]
+    assert both.overruled
+
+
 cells = st.lists(
     st.tuples(st.sampled_from("abcdef"), st.sampled_from(["1", "2", "3"]), st.booleans()),
     max_size=5,
@@ -161,6 +240,10 @@ def test_no_change_of_either_side_is_lost(start: Any, here: Any, there: Any) -> 
     kept = set(sources(merged))
     for side in (here, there):
         assert {cell["source"] for cell in side["cells"]} - before <= kept
+    named = set(gone(here, merged.content, set()))
+    assert {cell["source"] for cell in here["cells"] if cell["id"] not in named} <= kept
+    stays = merge(without(base_of(start), named), here, there)
+    assert {cell["source"] for cell in here["cells"]} <= set(sources(stays))
     # once the file has it too, there is nothing more to do
     again = merge(base_of(there), merged.content, merged.content)
     assert again.content == merged.content
