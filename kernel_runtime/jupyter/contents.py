@@ -73,7 +73,6 @@ class OpenFile:
     def is_known(self) -> bool:
         return self._path is not None
 
-    @property
     def has_changed(self) -> bool:
         """Whether somebody else wrote the file since, also with an older date."""
         if self._path is None or self._mark is None:

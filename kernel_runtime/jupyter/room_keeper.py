@@ -189,7 +189,7 @@ class RoomKeeper:
         while True:
             await asyncio.sleep(LEASE / 3)
             await self._hold()
-            if self.disk.has_changed:  # with an older date, which is not looked for
+            if self.disk.has_changed():  # with an older date, which is not looked for
                 await self.changed_on_disk()
 
     # saving
@@ -243,7 +243,7 @@ class RoomKeeper:
                 if await room.write_file(content):
                     self._base = base_of(content)
                     self._bases.write(notebook, self._base)
-                    if not self.disk.has_changed:
+                    if not self.disk.has_changed():
                         break
                 await self._merge()
             else:

@@ -90,12 +90,12 @@ def test_an_open_document_is_saved_over_what_it_has_seen_and_nothing_else(tmp_pa
         contents, document, path = open_file(tmp_path)
         with document.current():
             await contents.get("n.ipynb")
-            assert not document.has_changed
+            assert not document.has_changed()
             saved = path.stat().st_ino
             await contents.save(model_of("a"), "n.ipynb")
             assert path.stat().st_ino != saved  # another file in its place: never half of one
             path.write_text(path.read_text().replace('"a"', '"b"'))
-            assert document.has_changed
+            assert document.has_changed()
             theirs = path.read_text()
             with pytest.raises(Overtaken):
                 await contents.save(model_of("c"), "n.ipynb")
@@ -125,7 +125,7 @@ def test_a_file_that_no_other_can_stand_for_is_written_into_as_stock_does(tmp_pa
             await contents.save(model_of("a"), "n.ipynb")
         assert path.stat().st_ino == inode
         assert '"a"' in path.read_text()
-        assert not document.has_changed
+        assert not document.has_changed()
 
     asyncio.run(story())
 
