@@ -11,6 +11,7 @@ import pytest
 import kernel_runtime as kr
 from tests.conftest import isolated
 from tests.contract.stock import running_session
+from tests.jupyter.installed import Installed, installed
 from tests.jupyter.server import Server
 
 _IN_MAKE_TEST = ("test_api.py", "test_room_contract.py", "test_kernels.py")
@@ -29,6 +30,12 @@ def krt_home() -> Iterator[Path]:
     """This module's KRT_HOME."""
     with isolated() as home:
         yield home
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """An environment with the wheel, as people have it."""
+    return installed(tmp_path_factory.mktemp("installed"))
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
@@ -18,6 +19,7 @@ from typing import Any
 import websocket
 
 from kernel_runtime import process
+from tests.jupyter.installed import Installed
 from tests.support import eventually
 
 Message = dict[str, Any]
@@ -32,6 +34,10 @@ class Server:
 
     module = "jupyter_server"
     """what Python runs"""
+    installed: Installed | None = None
+    """where it runs, with nothing said of our extension; None: in the tests' own environment"""
+    beside_theirs = False
+    """its configuration is one of those that Jupyter finds, beside a person's; else it is the only one"""
 
     def __init__(self, root: Path, **config: dict[str, Any]) -> None:
         self.root = root
@@ -42,9 +48,12 @@ class Server:
 
     def start(self, patience: float = _START) -> None:
         """Returns once its sessions are attached."""
+        python, environment, named = sys.executable, dict[str, str](), {"kernel_runtime.jupyter": True}
+        if self.installed is not None:
+            python, environment, named = self.installed.python, self.installed.environment(), {}
         document = {
             "ServerApp": {
-                "jpserver_extensions": {"kernel_runtime.jupyter": True},
+                "jpserver_extensions": named,
                 "root_dir": str(self.root),
                 "ip": "127.0.0.1",
                 "port": self.port,
@@ -55,11 +64,20 @@ class Server:
             "IdentityProvider": {"token": TOKEN},
             **{name: traits for name, traits in self._config.items() if name != "ServerApp"},
         }
-        config = self.root.parent / "server.json"
+        argv = [python, "-m", self.module]
+        if self.beside_theirs:
+            config = self.root.parent / "server-config" / "jupyter_server_config.json"
+            config.parent.mkdir(exist_ok=True)
+            found = [str(config.parent), *filter(None, [environment.get("JUPYTER_CONFIG_PATH")])]
+            environment["JUPYTER_CONFIG_PATH"] = os.pathsep.join(found)
+        else:
+            config = self.root.parent / "server.json"
+            argv.append(f"--config={config}")
         config.write_text(json.dumps(document))
         with self.log.open("ab") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", self.module, f"--config={config}"],
+                argv,
+                env={**os.environ, **environment},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,

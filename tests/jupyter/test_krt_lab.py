@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import sys
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -68,12 +70,39 @@ def _keeps_its_token(document: dict[str, Any]) -> None:
         assert path.stat().st_mode & 0o077 == 0
 
 
-def test_a_wrong_name_and_a_wrong_directory_start_nothing(root: Path) -> None:
-    nobody = krt("lab", "nobody", "--no-browser")
-    assert nobody.returncode == 3
-    assert "no session nobody" in nobody.stderr
-    assert krt("lab", "--no-browser", "--root", str(root / "missing")).returncode == 2
+def _refused(exit_code: int, kind: str, *args: str, home: Path | None = None) -> dict[str, Any]:
+    """What `krt lab` says when it starts nothing: words and a next step, and no traceback."""
+    done = krt("lab", "--no-browser", "--json", *args, KRT_HOME=str(home or places.home()))
+    assert done.returncode == exit_code, (done.stdout, done.stderr)
+    assert "Traceback" not in done.stdout + done.stderr
+    error: dict[str, Any] = json.loads(done.stdout)["error"]
+    assert (error["type"], bool(error["hint"])) == (kind, True)
     assert not (places.runtime_dir() / "lab.json").exists()
+    return error
+
+
+def test_a_wrong_name_starts_nothing(root: Path) -> None:
+    assert "no session nobody" in _refused(3, "NoSuchSession", "nobody")["message"]
+    full_width = "".join(chr(ord(letter) + 0xFEE0) for letter in "alice")
+    assert full_width in _refused(2, "InvalidName", full_width)["message"]
+
+
+def test_a_wrong_directory_starts_nothing(root: Path) -> None:
+    missing, file = root / "missing", root / "file"
+    file.write_text("")
+    for wrong in (missing, file):
+        assert str(wrong) in _refused(2, "UsageError", "--root", str(wrong))["message"]
+
+
+def test_a_wrong_address_starts_nothing(root: Path) -> None:
+    error = _refused(2, "UsageError", "--root", str(root), "--ip", "192.0.2.1")
+    assert "192.0.2.1 is no address of this machine" in error["message"]
+
+
+def test_a_place_of_its_own_that_cannot_be_made(root: Path, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    error = _refused(4, "LabFault", "--root", str(root), home=tmp_path / "file" / "home")
+    assert "KRT_HOME" in error["hint"]
 
 
 def test_without_jupyterlab_it_says_what_to_install(tmp_path: Path) -> None:
@@ -98,5 +127,33 @@ def test_a_port_that_is_taken_is_told(root: Path) -> None:
         done = krt("lab", "--no-browser", "--root", str(root), "--port", str(port), "--json", timeout=120)
     assert done.returncode == 4
     error = json.loads(done.stdout)["error"]
-    assert error["type"] == "LabFault"
-    assert str(port) in error["hint"]
+    assert (error["type"], error["message"]) == ("LabFault", f"port {port} is taken on 127.0.0.1")
+    assert "--port 0" in error["hint"]
+
+
+def test_two_at_once_start_one(root: Path) -> None:
+    with ThreadPoolExecutor(2) as two:
+        calls = [
+            two.submit(krt_json, "lab", "--no-browser", "--root", str(root), timeout=120) for _ in range(2)
+        ]
+        found = [call.result() for call in calls]
+    try:
+        assert sorted(one["started"] for one in found) == [False, True]
+        assert found[0]["pid"] == found[1]["pid"]
+        # what was asked for and is not so is told; the server that runs goes on
+        (root / "other").mkdir()
+        other = krt("lab", "--no-browser", "--root", str(root / "other"), "--port", "1")
+        assert f"serves {root}" in other.stderr
+        assert "listens at port" in other.stderr
+        # a session made a moment ago is known when its address is asked for
+        with running_session("new", cwd=root):
+            assert krt_json("lab", "new", "--no-browser")["path"] == "krt-sessions/new.ipynb"
+            # one that hangs is told of as that, and ended all the same
+            who = process.identify(found[0]["pid"])
+            assert who is not None
+            process.signal_process(who, signal.SIGSTOP)
+            hangs = krt_json("lab", "new", "--no-browser", exit_code=4)["error"]
+            assert f"pid {who.pid}) and does not answer" in hangs["message"]
+            assert "krt lab --stop" in hangs["hint"]
+    finally:
+        krt_json("lab", "--stop")

@@ -1,4 +1,4 @@
-"""Notebook 7: sessions are there by installation, and its page has our part.
+"""Notebook 7: with the wheel installed and nothing configured, sessions are there and its page has our part.
 
 Its server is a JupyterLab server with another page, so what all the other tests here prove of a server is
 not said again.
@@ -13,9 +13,8 @@ from pathlib import Path
 import pytest
 
 from tests.contract.stock import executions, running_session
+from tests.jupyter.installed import Installed
 from tests.jupyter.server import TOKEN, Server
-
-pytestmark = pytest.mark.slow  # its page has our part where that was built, as in .ci/run
 
 
 class Notebook(Server):
@@ -25,9 +24,10 @@ class Notebook(Server):
 
 
 @pytest.fixture
-def notebook(tmp_path: Path) -> Iterator[Notebook]:
+def notebook(tmp_path: Path, wheel: Installed) -> Iterator[Notebook]:
     (tmp_path / "work").mkdir()
     server = Notebook(tmp_path / "work")
+    server.installed = wheel
     server.start()
     yield server
     server.stop()

@@ -1,12 +1,19 @@
-"""Servers that are configured otherwise: sessions show as far as that allows, and the rest is as it was."""
+"""Servers that people run already: enabled by installation, or by the documented lines.
+
+Where other managers are configured, sessions show as far as that allows, and the rest is as it was.
+"""
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.contract.stock import running_session
+from kernel_runtime.jupyter.kernelspecs import NAME
+from tests.contract.stock import executions, running_session
+from tests.jupyter.installed import ROOT, Installed
 from tests.jupyter.server import Server
 from tests.support import eventually
 
@@ -17,9 +24,100 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "work"
 
 
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A person's configuration, for every server that looks for one."""
+    (tmp_path / "config").mkdir()
+    monkeypatch.setenv("JUPYTER_CONFIG_DIR", str(tmp_path / "config"))
+    return tmp_path / "config" / "jupyter_server_config.py"
+
+
+def documented_lines() -> str:
+    """The configuration in docs/jupyterlab.md."""
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "jupyterlab.md").read_text(), re.DOTALL)
+    (lines,) = [block for block in blocks if "jpserver_extensions" in block]
+    return str(lines)
+
+
+def stock(trait: str) -> dict[str, Any]:
+    """The configuration of somebody who has named that manager."""
+    names = {
+        "session_manager_class": "jupyter_server.services.sessions.sessionmanager.SessionManager",
+        "kernel_spec_manager_class": "jupyter_client.kernelspec.KernelSpecManager",
+        "kernel_websocket_connection_class": (
+            "jupyter_server.services.kernels.connection.channels.ZMQChannelsWebsocketConnection"
+        ),
+        "contents_manager_class": "jupyter_server.services.contents.largefilemanager.AsyncLargeFileManager",
+        "kernel_manager_class": "jupyter_server.services.kernels.kernelmanager.AsyncMappingKernelManager",
+    }
+    return {trait: names[trait]}
+
+
+def test_installation_enables_it(wheel: Installed, root: Path) -> None:
+    assert "kernel_runtime.jupyter enabled" in wheel.run("-m", "jupyter_server", "extension", "list")
+    labextensions = wheel.run("-m", "jupyterlab.labextensions", "list")
+    assert re.search(r"@kernel-runtime/lab v\S+ .*enabled.*OK", labextensions), labextensions
+    server = Server(root)
+    server.installed = wheel
+    with running_session("found", cwd=root, notebook=root / "found.ipynb"):
+        server.start()
+        try:
+            assert server.rows()["found.ipynb"]["kernel"]["id"] == server.kernel_of("found")
+        finally:
+            server.stop()
+
+
+def test_what_was_disabled_is_enabled_by_the_documented_lines(
+    wheel: Installed, root: Path, config: Path
+) -> None:
+    wheel.run("-m", "jupyter_server", "extension", "disable", "kernel_runtime.jupyter")
+    assert "kernel_runtime.jupyter disabled" in wheel.run("-m", "jupyter_server", "extension", "list")
+    server = Server(root)
+    server.installed, server.beside_theirs = wheel, True
+    with pytest.raises(AssertionError, match="it answers"):
+        server.start(patience=5.0)
+    config.write_text(documented_lines())
+    with running_session("found", cwd=root, notebook=root / "found.ipynb") as session:
+        server.start()
+        try:
+            kernel_id = server.kernel_of("found")
+            assert server.rows()["found.ipynb"]["kernel"]["id"] == kernel_id
+            with server.channels(kernel_id) as channels:
+                assert channels.run("print(6 * 7)")[1] == "42\n"
+            assert executions(session)[-1].principal != "human:unknown"
+        finally:
+            server.stop()
+
+
+def test_the_first_two_lines_are_enough(root: Path, config: Path) -> None:
+    """With everything else stock: kernels that run and journal, without what the other lines bring."""
+    needed = "\n".join(documented_lines().splitlines()[:2])
+    assert "kernel_manager_class" in needed
+    config.write_text(needed)
+    others = [
+        "session_manager_class",
+        "kernel_spec_manager_class",
+        "kernel_websocket_connection_class",
+        "contents_manager_class",
+    ]
+    server = Server(root, ServerApp={name: cls for trait in others for name, cls in stock(trait).items()})
+    server.beside_theirs = True
+    with running_session("bare", cwd=root, notebook=root / "bare.ipynb") as session:
+        server.start()
+        try:
+            kernel_id = server.kernel_of("bare")
+            assert kernel_id in server.kernels()
+            assert server.rows() == {}
+            assert NAME not in server.get("/api/kernelspecs")["kernelspecs"]
+            with server.channels(kernel_id) as channels:
+                assert channels.run("print(6 * 7)")[1] == "42\n"
+            assert executions(session)[-1].principal == "human:unknown"
+        finally:
+            server.stop()
+
+
 def test_with_another_contents_manager_a_notebook_elsewhere_is_a_kernel_only(root: Path) -> None:
-    name = "jupyter_server.services.contents.largefilemanager.AsyncLargeFileManager"
-    server = Server(root, ServerApp={"contents_manager_class": name})
+    server = Server(root, ServerApp=stock("contents_manager_class"))
     with running_session("elsewhere", cwd=root) as session:
         server.start()
         try:
@@ -34,8 +132,7 @@ def test_with_another_contents_manager_a_notebook_elsewhere_is_a_kernel_only(roo
 
 
 def test_with_another_kernel_manager_it_says_what_is_missing(root: Path) -> None:
-    name = "jupyter_server.services.kernels.kernelmanager.AsyncMappingKernelManager"
-    server = Server(root, ServerApp={"kernel_manager_class": name})
+    server = Server(root, ServerApp=stock("kernel_manager_class"))
     with pytest.raises(AssertionError, match=r"c\.ServerApp\.kernel_manager_class = "):
         server.start(patience=5.0)  # our routes are not there
 
