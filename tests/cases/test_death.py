@@ -88,6 +88,7 @@ def test_d14_kernel_holds_its_gil(fresh: kr.Session) -> None:
     assert "KernelDied" not in {e.kind for e in entries(fresh)}
 
 
+@pytest.mark.slow
 def test_d21_process_outlives_its_kernel() -> None:
     """A process in a session of its own is missed by group and parent. A mark in its environment names
     the execution that started it, also when its kernel was restarted; stopping the session ends it.

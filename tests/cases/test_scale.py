@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
+
 import kernel_runtime as kr
 from kernel_runtime.client import session_files
 from kernel_runtime.core.lifecycle import State
@@ -85,6 +87,7 @@ def test_attach_reads_as_much_of_a_long_journal_as_of_a_short_one(tmp_path: Path
     assert long <= short * 1.05, (short, long)
 
 
+@pytest.mark.slow
 def test_ten_thousand_cells() -> None:
     """A session of 10,000 cells whose kernel is lost: attach and status are quick, the table and the brief
     are short and say how many more there are, and cells run while the notebook is being written.

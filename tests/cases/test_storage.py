@@ -21,6 +21,7 @@ from tests.cases.support import stopped
 from tests.support import eventually, krt, krt_json
 
 
+@pytest.mark.slow
 def test_s48_killed_while_it_writes_the_notebook() -> None:
     """The supervisor is killed the moment its temporary file appears, again and again. The notebook is at
     each moment the old one or the new one, whole; the next supervisor sweeps up and writes what is due.

@@ -250,6 +250,7 @@ def test_looking_at_a_session_that_never_ran_starts_nothing(krt_home: Path) -> N
     assert krt("rm", "alice", "--yes").returncode == 0
 
 
+@pytest.mark.slow
 def test_a_kernel_without_a_supervisor_is_seen_and_can_be_stopped(krt_home: Path) -> None:
     krt("exec", "alice", "--create", "x = 1")
     (row,) = krt_json("ls")

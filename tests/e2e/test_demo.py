@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(180)
 def test_the_demo_holds_and_leaves_nothing(tmp_path: Path) -> None:
     """Right: every step's claim is checked by the demo itself; afterwards its directory is gone."""

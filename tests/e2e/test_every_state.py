@@ -70,6 +70,7 @@ def test_a_session_without_a_kernel_until_its_kernel_is_killed(alice: kr.Session
     assert {row["truth"] for row in told("dead")["names"]} == {"lost"}  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_a_kernel_that_starts_and_a_supervisor_that_meets_one(alice: kr.Session) -> None:
     """Between the request and the kernel's first answer, and in the first instants of an adoption."""
     submitted = alice.submit("x = 1")
@@ -80,6 +81,7 @@ def test_a_kernel_that_starts_and_a_supervisor_that_meets_one(alice: kr.Session)
     told("idle")
 
 
+@pytest.mark.slow
 def test_a_kernel_of_an_older_version_is_told_of_by_its_cells(alice: kr.Session) -> None:
     alice.execute("x = 1", cell_id="before")
     new_supervisor(alice)
@@ -99,6 +101,7 @@ def test_a_kernel_of_an_older_version_is_told_of_by_its_cells(alice: kr.Session)
     assert "older version" not in str(told("idle")["why"])
 
 
+@pytest.mark.slow
 def test_a_foreign_kernel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = tmp_path / "kernels" / "stranger"
     directory.mkdir(parents=True)

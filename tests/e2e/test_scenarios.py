@@ -186,6 +186,7 @@ def test_an_installer_waits_for_a_password(session: kr.Session, installer: str, 
     assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
 
 
+@pytest.mark.slow
 def test_an_installer_is_sent_the_end_of_file_or_an_interrupt(session: kr.Session, installer: str) -> None:
     """Nobody knows the password, so the cell would wait for ever.
 

@@ -183,6 +183,7 @@ def _race(rig: Rig, rounds: int) -> None:
         session_files.remove(name)
 
 
+@pytest.mark.slow
 def test_m54_two_at_the_same_instant(rig: Rig):
     """One session, one supervisor, one kernel."""
     rig.attach()
