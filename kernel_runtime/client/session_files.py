@@ -54,6 +54,8 @@ class SessionFile(Struct, frozen=True, kw_only=True):
     """UTC, ISO 8601"""
     transport: str = "ipc"
     """`ipc` or `tcp` (with CurveZMQ)"""
+    scratch: bool = False
+    """read once and thrown away: no entry has to outlive a power cut, and nobody reads its notebook"""
 
     @property
     def directory(self) -> Path:
@@ -77,6 +79,7 @@ def create(
     notebook: str | Path | None = None,
     principal: str | None = None,
     transport: str = "ipc",
+    scratch: bool = False,
 ) -> SessionFile:
     """Create a session; its kernel is started by the first client that needs it.
 
@@ -110,6 +113,7 @@ def create(
         principal=principal or places.principal(),
         created_at=datetime.now(UTC).isoformat(),
         transport=transport,
+        scratch=scratch,
     )
     with _storage_faults(name):
         _place(document, target)

@@ -48,7 +48,6 @@ class Orders(Struct, frozen=True, kw_only=True, omit_defaults=True):
     ask_secrets: bool = False
     keep: bool = False
     """leave the session running at the end"""
-    notebook: str | None = None
 
 
 class Event(Struct, kw_only=True, omit_defaults=True):

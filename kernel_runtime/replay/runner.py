@@ -50,6 +50,8 @@ from kernel_runtime.replay.plan_journal import LateCounter
 
 AHEAD = 64
 """steps that may be queued and not ended"""
+COALESCE = 0.02
+"""seconds between looks at what has come"""
 LATE_SLACK = 2.0
 """seconds beyond what was recorded that late output may take"""
 LATE_BOUND = 60.0
@@ -82,14 +84,14 @@ class Runner:
 
     async def run(self) -> None:
         orders = self._orders
-        self._session = open_session(
+        session_files.create(
             orders.session,
-            create=True,
-            principal=orders.principal,
             kernel=orders.kernel,
             cwd=orders.cwd,
-            notebook=orders.notebook,
+            principal=orders.principal,
+            scratch=not orders.keep,
         )
+        self._session = open_session(orders.session, principal=orders.principal)
         try:
             await self._session.attach(accept=True)
             async with asyncio.TaskGroup() as self._tasks:
@@ -216,6 +218,8 @@ class Runner:
             if heard:
                 async with self._news:
                     self._news.notify_all()
+            # many entries at a time: asking for each one would cost more than small steps do
+            await asyncio.sleep(COALESCE)
 
     def _take(self, entry: Entry) -> bool:
         """Whether somebody may wait for this."""

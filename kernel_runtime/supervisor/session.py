@@ -77,6 +77,8 @@ class Identity(Struct, frozen=True, kw_only=True):
     notebook: str
     transport: str = "ipc"
     principal: str = "system"
+    scratch: bool = False
+    """read once and thrown away: nothing has to outlive a power cut, and no notebook is written"""
 
 
 def read_identity(directory: Path) -> Identity:
@@ -119,7 +121,11 @@ class Supervisor:
         policy = Policy(jupyter_loss="tell") if ephemeral is not None else Policy()
         reader = journal.reader()
         self.shell = Shell(
-            self.reactor, journal, recover(reader, self.identity.name, time.monotonic_ns()), policy
+            self.reactor,
+            journal,
+            recover(reader, self.identity.name, time.monotonic_ns()),
+            policy,
+            durable=not self.identity.scratch,
         )
         sockets = places.private_dir(places.socket_dir(self.identity.session_id))
         self.sockets = sockets
@@ -156,6 +162,8 @@ class Supervisor:
             self.keeper.arguments = ephemeral.arguments
         notebook = Path(self.identity.notebook)
         self.notebooks = NotebookKeeper(self.reactor, journal.reader(), notebook, directory / "notebook.mark")
+        if self.identity.scratch:
+            self.notebooks.hold()
         self.reporter = Reporter(
             self.identity.name,
             self.shell.reader,

@@ -63,7 +63,11 @@ class Token:
 class Shell:
     """State, journal and clock of a session. Commands other than `Append` go to `performers`."""
 
-    def __init__(self, reactor: Reactor, journal: Journal, state: State, policy: Policy) -> None:
+    def __init__(
+        self, reactor: Reactor, journal: Journal, state: State, policy: Policy, *, durable: bool = True
+    ) -> None:
+        """`durable=False`: no commit waits for the disk, and a power cut may take all of them."""
+        self._durable = durable
         self.reactor = reactor
         self.journal = journal
         self.reader = journal.reader()
@@ -114,12 +118,12 @@ class Shell:
     def _append(self, event: m.Event, command: m.Append) -> None:
         drafts = (*self.carry, *command.drafts)
         try:
-            self.journal.append(drafts, sync=command.sync)
+            self.journal.append(drafts, sync=command.sync and self._durable)
         except DiskFull:
             if not isinstance(event, _ENDS) or not self._reserve.spend():
                 raise
             self.reactor.after(RETRY, self._lay_in_reserve)
-            self.journal.append(drafts, sync=command.sync)
+            self.journal.append(drafts, sync=command.sync and self._durable)
         self.carry = ()
 
     def _lay_in_reserve(self) -> None:
@@ -137,7 +141,7 @@ class Shell:
         """Entries were appended: followers may read them, and the disk will soon have them."""
         for call in self.on_commit:
             call()
-        if self.journal.unsynced and self._sync_timer is None:
+        if self._durable and self.journal.unsynced and self._sync_timer is None:
             self._sync_timer = self.reactor.after(SYNC_WITHIN, self._sync)
 
     def _sync(self) -> None:
