@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kernel_runtime.core.outputs import Output, jsonable
+from kernel_runtime.core.outputs import Output, OutputFolder, jsonable
 from kernel_runtime.errors import UsageError
 from kernel_runtime.notebook.document import joined
 from kernel_runtime.notebook.read import Notebook, NotebookCell, read_notebook
@@ -85,7 +85,7 @@ def _executed(cells: list[NotebookCell]) -> list[Step]:
 
 
 def _step(cell: NotebookCell, *, ours: bool = False) -> Step:
-    outputs = [output for output in map(output_of, cell.outputs) if output is not None]
+    outputs = outputs_of(cell.outputs)
     errors = [output for output in outputs if output["output_type"] == "error"]
     tags = [tag for tag in cell.metadata.get("tags") or [] if isinstance(tag, str)]
     said = {f"nbval-{word.lower().replace('_', '-')}" for word in _COMMENT.findall(cell.source)}
@@ -138,35 +138,27 @@ def _fill(step: Step, cell: NotebookCell) -> None:
         step.skip = "it had not ended when the file was written"
 
 
-def output_of(raw: object) -> Output | None:
-    """An output of a file with its texts in one piece, as the journal's are; None for what is none."""
-    if not isinstance(raw, dict) or raw.get("output_type") not in _KINDS:
-        return None
-    output: Output = jsonable(raw, [])
-    kind = output["output_type"]
-    if kind == "stream":
-        return {
-            "output_type": kind,
-            "name": str(output.get("name", "stdout")),
-            "text": joined(output.get("text")),
-        }
-    if kind == "error":
-        lines = output.get("traceback")
-        return {
-            "output_type": kind,
-            "ename": str(output.get("ename", "")),
-            "evalue": str(output.get("evalue", "")),
-            "traceback": [str(line) for line in lines] if isinstance(lines, list) else [],
-        }
-    data = {
-        mime: joined(value) if isinstance(value, list) and not _JSON_MIME.fullmatch(mime) else value
-        for mime, value in _of(output, "data").items()
-    }
-    shown = {"output_type": kind, "data": data, "metadata": _of(output, "metadata")}
-    return {**shown, "execution_count": output.get("execution_count")} if kind == "execute_result" else shown
+def outputs_of(raw: Iterable[object]) -> list[Output]:
+    """Outputs of a file as the journal's are: texts in one piece, streams merged and shown as a terminal would.
 
-
-_KINDS = ("stream", "error", "display_data", "execute_result")
+    nbclient writes a stream in as many pieces as it came in, which says nothing of the cell.
+    """
+    folder = OutputFolder()
+    for output in raw:
+        if isinstance(output, dict):
+            content = jsonable(output, [])
+            kind = str(content.pop("output_type", ""))
+            if kind == "stream":
+                content["text"] = joined(content.get("text"))
+            elif isinstance(content.get("data"), dict):
+                content["data"] = {
+                    mime: joined(value)
+                    if isinstance(value, list) and not _JSON_MIME.fullmatch(mime)
+                    else value
+                    for mime, value in content["data"].items()
+                }
+            folder.add({"type": kind, "content": content})
+    return folder.outputs()
 
 
 def _notes(notebook: Notebook, steps: list[Step], order: str) -> list[str]:

@@ -32,7 +32,7 @@ def test_a_session_is_a_private_directory_with_its_identity(krt_home: Path, tmp_
     assert stat.S_IMODE((made.directory / "session.json").stat().st_mode) == 0o600
     document = json.loads((made.directory / "session.json").read_text())
     assert set(document) == {
-        "session_id", "name", "kernel", "cwd", "notebook", "principal", "created_at", "transport",
+        "session_id", "name", "kernel", "cwd", "notebook", "principal", "created_at", "transport", "scratch",
     }  # fmt: skip
     assert (document["cwd"], document["kernel"], document["principal"]) == (
         str(tmp_path),
