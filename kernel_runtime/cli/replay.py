@@ -43,6 +43,15 @@ _NAMES = 10
     help="Set a name to another value, a Python literal.",
 )
 @click.option("--two-times", is_flag=True, help="Run it twice: what then differs is nondeterministic.")
+@click.option("--rule", "on", multiple=True, metavar="RULE", help="Let this pass too (docs/replay.md).")
+@click.option("--no-rule", "off", multiple=True, metavar="RULE", help="Do not let this pass.")
+@click.option("--strict", is_flag=True, help="Let nothing pass but what --rule names.")
+@click.option(
+    "--tolerance",
+    type=click.FloatRange(min=0),
+    metavar="T",
+    help="By which share of themselves numbers may differ; 1e-9 by default.",
+)
 @click.option(
     "--inputs",
     type=click.Choice(["recorded", "ask", "none"]),
@@ -74,6 +83,10 @@ def command(
     keep: str | None,
     settings: tuple[str, ...],
     two_times: bool,
+    on: tuple[str, ...],
+    off: tuple[str, ...],
+    strict: bool,
+    tolerance: float | None,
     inputs: Literal["recorded", "ask", "none"],
     secrets: Literal["ask", "skip"],
     timeout: float | None,
@@ -89,7 +102,9 @@ def command(
     a reason; else 1.
     """
     from kernel_runtime.replay import replay
+    from kernel_runtime.replay.compare import choose
 
+    rules = choose(on=on, off=off, strict=strict, relative=1e-9 if tolerance is None else tolerance)
     asks = inputs == "ask" or secrets == "ask"
     if asks and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask at", hint="leave out --inputs ask and --secrets ask")
@@ -101,6 +116,7 @@ def command(
             keep=keep,
             settings=settings,
             two_times=two_times,
+            rules=rules,
             inputs=inputs,
             secrets=secrets,
             timeout=timeout,

@@ -13,12 +13,13 @@ from kernel_runtime.client import session_files
 from kernel_runtime.client.kernelspecs import require
 from kernel_runtime.errors import Refused, SessionExists, UsageError
 from kernel_runtime.replay import workspace
+from kernel_runtime.replay.compare import RuleSet
 from kernel_runtime.replay.downstream import downstream
 from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
-from kernel_runtime.replay.plain import judged
-from kernel_runtime.replay.plan import Plan, Step
+from kernel_runtime.replay.plan import Plan, Run, Step
 from kernel_runtime.replay.result import Result
 from kernel_runtime.replay.sources import load
+from kernel_runtime.replay.verdict import judged
 from kernel_runtime.replay.what_if import parse_settings, with_settings
 
 _SHOWN = 3
@@ -32,6 +33,7 @@ def replay(
     keep: str | None = None,
     settings: Mapping[str, Any] | Sequence[str] = (),
     two_times: bool = False,
+    rules: RuleSet | None = None,
     inputs: Literal["recorded", "ask", "none"] = "recorded",
     secrets: Literal["ask", "skip"] = "skip",
     timeout: float | None = None,
@@ -52,6 +54,7 @@ def replay(
             confined: it needs `allow=["all"]` if the record shows effects.
         settings: names to set to other values, as a mapping or as `name=literal` texts.
         two_times: run it twice; what differs between the two is `nondeterministic`.
+        rules: what the comparison lets pass (`compare.choose`); None: the rules that are on by default.
         inputs: what `input()` gets: the recorded answers, a person's, or none (these steps are not run).
         secrets: whether a person is asked for what the record does not hold, or these steps are not run.
         timeout: seconds for each step, 0 for no bound; by default ten times what was recorded, 60 at least.
@@ -98,8 +101,26 @@ def replay(
     runs = [run(plan, how)]
     if two_times:
         runs.append(run(plan, how))
-    result = judged(plan, runs, downstream(plan, runs[0].ran))
+    plan = with_gaps(plan, runs[0])
+    result = judged(plan, runs, downstream(plan, runs[0].ran), rules)
     return replace(result, integrity=found.integrity, settings=put, kept=keep)
+
+
+def with_gaps(plan: Plan, run: Run) -> Plan:
+    """The plan without outputs that the record does not hold whole, unless the replay has the same gaps.
+
+    Where the same bound cut both, what is there of both can be compared.
+    """
+    steps: list[Step] = []
+    for step, ran in zip(plan.steps, run.ran, strict=True):
+        replayed = {gap["reason"] for gap in ran.step.gaps} if ran.step is not None else set()
+        recorded = {gap["reason"] for gap in step.gaps}
+        if recorded != replayed and ran.step is not None and step.uncompared is None:
+            whose, gaps = ("record", step.gaps) if recorded else ("replay", ran.step.gaps)
+            told = ", ".join(f"{gap['messages']} messages ({gap['reason']})" for gap in gaps)
+            step = replace(step, uncompared=f"gap: the {whose} does not hold {told}")  # noqa: PLW2901
+        steps.append(step)
+    return replace(plan, steps=steps)
 
 
 def _refuse_effects(plan: Plan, keep: str) -> None:

@@ -384,6 +384,9 @@ class _Reading:
             store_history=queued.store_history,
             waits=[] if alone else self._waits(execution.waits),
             late=late if late.lines or late.messages else None,
+            uncompared="redacted: its outputs were taken out of the record"
+            if "outputs" in execution.redacted
+            else None,
             skip=self._skip(execution),
         )
 

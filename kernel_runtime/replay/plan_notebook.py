@@ -139,7 +139,7 @@ def _fill(step: Step, cell: NotebookCell) -> None:
 
 
 def outputs_of(raw: Iterable[object]) -> list[Output]:
-    """Outputs of a file as the journal's are: texts in one piece, streams merged and shown as a terminal would.
+    """Outputs of a file as the journal's are: texts in one piece, streams merged, shown as a terminal would.
 
     nbclient writes a stream in as many pieces as it came in, which says nothing of the cell.
     """

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 SAME, NORMALIZED, DIFFERENT = "same", "same-normalized", "different"
 NONDETERMINISTIC, SKIPPED = "nondeterministic", "skipped"
-_WELL = (SAME, NORMALIZED, SKIPPED)
-_UNREADABLE = "unreadable"
-"""of a name: it has no digest, so nothing speaks against it"""
+_ILL = (DIFFERENT, NONDETERMINISTIC, "missing", "new")
+"""what speaks against a record; `unreadable` names say nothing"""
 
 
 class Result(Struct, kw_only=True):
@@ -41,6 +40,5 @@ class Result(Struct, kw_only=True):
 
     @property
     def ok(self) -> bool:
-        """Whether every verdict is `same`, `same-normalized` or `skipped`."""
-        rows = [row["verdict"] for row in (*self.executions, *self.names)]
-        return all(verdict in _WELL or verdict == _UNREADABLE for verdict in rows)
+        """Whether nothing came out otherwise: all is `same`, `same-normalized` or `skipped`."""
+        return all(row["verdict"] not in _ILL for row in (*self.executions, *self.names))

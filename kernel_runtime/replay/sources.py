@@ -8,12 +8,19 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
 from kernel_runtime.client import session_files
 from kernel_runtime.client.session_files import SessionFile
-from kernel_runtime.errors import JournalCorrupt, KernelRuntimeError, NoSuchExecution, UsageError
+from kernel_runtime.errors import (
+    IntegrityFault,
+    JournalCorrupt,
+    KernelRuntimeError,
+    NoSuchExecution,
+    UsageError,
+)
 from kernel_runtime.journal import JournalReader, verify
 from kernel_runtime.notebook.read import read_notebook
 from kernel_runtime.replay.plan import Plan
@@ -81,7 +88,21 @@ def _session(session: SessionFile, *, order: str | None, until: int | None, forc
 
 
 def _bundle(path: Path, *, order: str | None, until: int | None, force: bool) -> Source:
-    raise UsageError(f"{path}: bundles cannot be replayed yet", hint="replay the session")
+    from kernel_runtime.evidence.restore import open_bundle, unchecked
+
+    def plan(reader: JournalReader) -> Plan:
+        check_until(reader.head(), str(path), until)
+        return plan_of_journal(reader, str(path), kind="bundle", until=until, order=order or "executed")
+
+    try:
+        with open_bundle(path) as reader:
+            return Source(plan=plan(reader), integrity={"ok": True, "problems": []})
+    except IntegrityFault as error:
+        if not force:
+            raise
+        problems = [f"{problem['where']}: {problem['what']}" for problem in error.fields.get("problems", [])]
+    with TemporaryDirectory() as directory, JournalReader.open(unchecked(path, Path(directory))) as reader:
+        return Source(plan=plan(reader), integrity={"ok": False, "problems": problems})
 
 
 def damaged(name: str, problems: list[str]) -> JournalCorrupt:
