@@ -49,6 +49,8 @@ TABLE: dict[str, dict[str, str]] = {
         "bundle": "Write the session's record to one file that checks itself.",
         "sign": "Vouch for the journal up to now with a key.",
         "anchor": "Write the journal's head down where the session cannot change it.",
+        "redact": "Take out of the record what should not have been said.",
+        "archive": "Move the journal's past into a sealed file.",
     },
     "Jupyter": {
         "lab": "Start JupyterLab on the sessions, or print its address.",

@@ -115,6 +115,13 @@ def _bundle(name: str, anchors: str | None, allowed: str | None, *, notebook: bo
 
 
 def _tell(document: dict[str, Any]) -> None:
+    for one in document.get("redactions", []):
+        what = f"{one['entries']} entries redacted by {one['principal']} ({one['how']}): {one['reason']}"
+        print(report.clean(f"  entry {one['seq']}: {what}"))
+    for one in document.get("archive", []):
+        print(
+            report.clean(f"  entries {one['first']} to {one['last']} sealed in {one['file']}: {one['state']}")
+        )
     for one in document.get("signatures", []):
         who = one["signer"] or "somebody unknown"
         print(report.clean(f"  up to entry {one['seq']} signed by {who}, key {one['key']}"))

@@ -70,7 +70,12 @@ class Segments:
 
     def sealed(self) -> list[SegmentSealed]:
         """Those that stand, in order."""
-        found: dict[tuple[int, int], SegmentSealed] = {}
+        found = {(fact.first, fact.last): fact for fact in self.ever()}
+        return [found[place] for place in sorted(found)]
+
+    def ever(self) -> list[SegmentSealed]:
+        """Every SegmentSealed, in the order in which they were written."""
+        found: list[SegmentSealed] = []
         rows: list[Any] = self._connection.execute(
             "SELECT seq, payload, digest FROM entries "
             f"WHERE kind = 'SegmentSealed' AND {schema.RARE} ORDER BY seq"
@@ -78,9 +83,8 @@ class Segments:
         for seq, inline, digest in rows:
             payload = inline if inline is not None else kept(self._connection, seq, digest, self._path)
             if payload is not None:
-                fact = cast("SegmentSealed", facts.decode("SegmentSealed", payload))
-                found[fact.first, fact.last] = fact
-        return [found[place] for place in sorted(found)]
+                found.append(cast("SegmentSealed", facts.decode("SegmentSealed", payload)))
+        return found
 
     @property
     def last(self) -> int:
@@ -153,6 +157,25 @@ def drop_unneeded(connection: apsw.Connection, sealed_to: int) -> None:
         f"(SELECT digest FROM entries WHERE payload IS NULL AND (seq > ? OR kind NOT IN {BULKY}))",
         (sealed_to,),
     )
+
+
+def remove_strays(connection: apsw.Connection, path: Path) -> list[Path]:
+    """Remove segments that stand no more, or never did: what a process left that was killed.
+
+    Those of this journal beside it, and those elsewhere that a later file took the place of.
+    """
+    archive = Segments(connection, path)
+    standing = {file_of(path, segment) for segment in archive.sealed()}
+    found = {file_of(path, segment) for segment in archive.ever()}
+    beside = path.parent / DIRECTORY
+    if beside.is_dir():
+        found |= {file for file in beside.iterdir() if file.is_file()}
+    removed: list[Path] = []
+    for file in sorted(found - standing):
+        if file.exists():
+            file.unlink()
+            removed.append(file)
+    return removed
 
 
 def next_name(file: Path) -> Path:

@@ -132,6 +132,11 @@ class Claims:
                     claim.checked_at, claim.checked_seq = entry.at, entry.seq
             after = batch[-1].seq
 
+    def redacted(self, less: Callable[[Any], Any]) -> None:
+        """A text was taken out of the journal: `less` takes it out of what is known here."""
+        for claim in self._claims.values():
+            claim.fact, claim.evidence = less(claim.fact), less(claim.evidence)
+
     def close(self) -> None:
         """No more is looked at; what hangs in a look is not waited for."""
         self._quick.close()

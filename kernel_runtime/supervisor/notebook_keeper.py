@@ -11,7 +11,7 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from kernel_runtime.errors import KernelRuntimeError
@@ -43,7 +43,7 @@ class NotebookKeeper:
         self._reader = reader
         self._sources: tuple[tuple[list[int], int], Mapping[str, str] | None] | None = None
         """what `edited_sources` found last, and for which file and head"""
-        self._file = NotebookFile(path, NotebookBuilder(reader), Replaced(mark.with_name("replaced")))
+        self._file = self._new_file()
         self._lock = threading.Lock()
         self._timer: Timer | None = None
         self._wanted = threading.Event()
@@ -53,6 +53,30 @@ class NotebookKeeper:
         self._cost = 0.0
         self._thread = threading.Thread(target=self._run, name="notebook", daemon=True)
         self._thread.start()
+
+    def _new_file(self) -> NotebookFile:
+        replaced = Replaced(self._mark.with_name("replaced"))
+        return NotebookFile(self._path, NotebookBuilder(self._reader), replaced)
+
+    def redacted(self, less: Callable[[Path], object]) -> bool:
+        """Something was taken out of the journal: `less` takes it out of the file, and all is rendered anew.
+
+        Returns:
+            False: the file is somebody else's to write, and is as it was.
+
+        Raises:
+            KernelRuntimeError, OSError: the file is as it was.
+        """
+        self._forget_timer()
+        with self._lock:
+            self._file, self._sources = self._new_file(), None
+            if self._held:
+                self._file.hold()
+                return False
+            if self._path.is_file():
+                less(self._path)
+        self._write()
+        return True
 
     def touch(self) -> None:
         """The journal has something the notebook has not."""

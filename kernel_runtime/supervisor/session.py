@@ -47,6 +47,7 @@ from kernel_runtime.supervisor.pump import Pump
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 from kernel_runtime.supervisor.recorder import KRT_MSG, Recorder
 from kernel_runtime.supervisor.recover import queued_fact, recover
+from kernel_runtime.supervisor.redaction import Redaction
 from kernel_runtime.supervisor.report import Reporter
 from kernel_runtime.supervisor.rpc import Rpc
 from kernel_runtime.supervisor.shell import Shell, Token
@@ -183,6 +184,7 @@ class Supervisor:
         self.handoffs = Handoffs(self)
         self.heads = Heads(self)
         self.notebook_lease = NotebookLease(self)
+        self.redaction = Redaction(self)
         self.rpc.register({"notebook_moved": self._notebook_moved})
         self.jupyter = JupyterDoor(self)
         self.shell.performers.update(

@@ -14,7 +14,7 @@ import logging
 import os
 import re
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -72,6 +72,11 @@ class Terminals:
         supervisor.rpc.register(terminal_requests.operations(self, supervisor))
         # in the first round of the loop: by then the journal says that this supervisor has started
         supervisor.reactor.after(0, self.adopt)
+
+    def redacted(self, less: Callable[[Any], Any]) -> None:
+        """A text was taken out of the journal: `less` takes it out of what is known here."""
+        for one in self._known.values():
+            one.fact, one.ended = less(one.fact), less(one.ended)
 
     # -- what there is
 
