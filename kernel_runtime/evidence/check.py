@@ -45,16 +45,14 @@ def check_journal(path: Path, anchors: str | None, allowed: str | None) -> dict[
         for entry in reader.entries(kinds=("HeadSigned",), limit=1 << 30):
             fact = entry.fact
             assert isinstance(fact, HeadSigned)
-            chain.armors[entry.seq] = fact.signature
-            told = {"entry": entry.seq, "kind": entry.kind, "seq": fact.seq, "hash": fact.hash}
-            chain.notable.append(told)
-        wanted = {one["seq"] for one in chain.notable} | {seq for _session_id, seq, _hash in kept}
+            chain.signed.append((entry.seq, fact.seq, fact.hash, fact.signature))
+        wanted = {seq for _entry, seq, _hash, _text in chain.signed} | {seq for _id, seq, _hash in kept}
         for seq in wanted:
             found = connection.execute("SELECT hash FROM entries WHERE seq = ?", (seq,)).fetchone()
             chain.known[seq] = found[0] if found is not None else None
     if anchors is not None:
         standalone.check_anchors(chain, kept)
-    standalone.check_signatures(chain, None, allowed)
+    standalone.check_signatures(chain, b"", None, allowed)
     return {
         "problems": chain.problems,
         "found": chain.found,

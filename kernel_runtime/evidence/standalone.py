@@ -29,6 +29,7 @@ import sys
 import time
 import zlib
 from fnmatch import fnmatchcase
+from pathlib import Path
 from typing import Any, BinaryIO, Iterator, NamedTuple, Sequence
 
 JOURNAL, ENVIRONMENT = "journal.jsonl", "environment.json"
@@ -43,6 +44,7 @@ _CHUNK = 1 << 20
 _LONGEST = 1 << 30  # bytes of one entry; a message has at most 64 MiB, unless that bound was raised
 _SMALL = 1 << 26  # bytes of a manifest, which is read as a whole
 _WAITING = 100_000  # entries whose redaction may be yet to come
+_HOSTILE = (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError)
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
@@ -66,7 +68,7 @@ def read_line(line: bytes) -> list[Any]:
         types = [type(value) for value in row]
         if types not in (_TYPES, [*_TYPES[:6], type(None), *_TYPES[7:]]) or entry_line(row) != line:
             raise Damaged("is not written as an entry is")
-    except (ValueError, TypeError, RecursionError):
+    except _HOSTILE:
         raise Damaged("is no entry") from None
     return row
 
@@ -89,7 +91,7 @@ class Chain:
         self.session: dict[str, Any] = {}
         self.gaps = {"entries": 0, "messages": 0, "bytes": 0}
         self.notable: list[dict[str, Any]] = []
-        self.armors: dict[int, str] = {}  # seq of a HeadSigned -> its signature
+        self.signed: list[tuple[int | None, int, str, str]] = []  # a HeadSigned: entry, seq, hash, signature
         self.known: dict[Any, str | None] = {}  # seq -> hash, of those that somebody asks for
         self.signatures: list[dict[str, Any]] = []  # those that hold
         self.notes: list[str] = []
@@ -120,7 +122,7 @@ class Chain:
             self.known[seq] = hash_
         try:
             self._note(seq, incarnation, principal, kind, payload)
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        except _HOSTILE:
             self.problem("payloads", f"payload is no {kind}", seq)
 
     def _note(self, seq: int, incarnation: int, principal: str, kind: str, payload: str) -> None:
@@ -137,13 +139,13 @@ class Chain:
             fact = json.loads(payload)
             told = {key: value for key, value in fact.items() if key not in _LONG}
             if kind == "HeadSigned":
-                self.armors[seq] = str(fact["signature"])
+                self.signed.append((seq, int(fact["seq"]), str(fact["hash"]), str(fact["signature"])))
             elif kind == "PayloadRedacted":
                 told["seqs"] = len(fact["seqs"])
                 for earlier, digest in zip(fact["seqs"], fact["digests"]):
                     there = self._altered.get(earlier, [])
                     there[2:] = [there[:2] == [digest, fact["replacements"][str(earlier)]]]
-            self.notable.append({"entry": seq, "kind": kind, "principal": principal, **told})
+            self.notable.append({**told, "entry": seq, "kind": kind, "principal": principal})
 
     def finish(self) -> None:
         for seq, (_digest, _stands, redacted) in self._altered.items():
@@ -328,7 +330,7 @@ def fingerprint(key: str) -> str:
     return "SHA256:" + base64.b64encode(hashlib.sha256(base64.b64decode(key)).digest()).decode()[:-1]
 
 
-def head_message(session_id: str, seq: int, hash_: str) -> bytes:
+def head_message(session_id: str | None, seq: int, hash_: str) -> bytes:
     """What `krt sign` signs."""
     return f"kernel-runtime journal {session_id} {seq} {hash_}\n".encode()
 
@@ -338,7 +340,7 @@ _SIGNER = re.compile(r'("[^"]+"|\S+)\s+(?:((?:[\w-]+(?:="[^"]*")?,?)+)\s+)?ssh-e
 
 def signer(allowed: str, key: str, namespace: str, now: float) -> str | None:
     """Whose key that is in an allowed_signers file, by the rules of ssh-keygen(1); None: nobody's."""
-    for line in allowed.splitlines():
+    for line in allowed.split("\n"):
         found = _SIGNER.match(line.strip())
         if found is None or line.lstrip().startswith("#") or found.group(3) != key:
             continue
@@ -366,11 +368,11 @@ def _moment(text: str) -> float:
 
 def read_anchors(text: str, chain: Chain) -> list[tuple[str, int, str]]:
     kept = []
-    for number, line in enumerate(text.splitlines(), 1):
+    for number, line in enumerate(text.split("\n"), 1):
         try:
-            one = json.loads(line or "null")
+            one = json.loads(line.strip() or "null")
             kept += [(str(one["session_id"]), int(one["seq"]), str(one["hash"]))] if one is not None else []
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except _HOSTILE:
             chain.problem("anchor", f"line {number} is no anchor")
     return kept
 
@@ -389,21 +391,19 @@ def check_anchors(chain: Chain, kept: Sequence[tuple[str, int, str]]) -> None:
     )
 
 
-def check_signatures(chain: Chain, bundle: tuple[str, bytes] | None, allowed: str | None) -> None:
-    """All that there are; `bundle` is the signature of a manifest, and the manifest."""
-    signed = [(one["entry"], one["seq"], one["hash"]) for one in chain.notable if one["kind"] == "HeadSigned"]
-    for entry, seq, hash_ in [*signed, *([(None, chain.seq, chain.hash)] if bundle else [])]:
+def check_signatures(chain: Chain, manifest: bytes, armor: str | None, allowed: str | None) -> None:
+    """All that there are; `armor` is the one of the manifest."""
+    bundle = [] if armor is None else [(None, chain.seq, chain.hash, armor)]
+    for entry, seq, hash_, text in [*chain.signed, *bundle]:
+        message, namespace = manifest, BUNDLE_NAMESPACE
         try:
-            if entry is None and bundle is not None:
-                armor, message, namespace = bundle[0], bundle[1], BUNDLE_NAMESPACE
-            else:
-                armor, namespace = chain.armors[entry], HEAD_NAMESPACE
-                message = head_message(str(chain.session.get("session_id")), seq, hash_)
+            if entry is not None:
+                message, namespace = head_message(chain.session.get("session_id"), seq, hash_), HEAD_NAMESPACE
                 if chain.known.get(seq) != hash_:
                     raise Damaged(f"it is of an entry {seq} that is not the one here")
-            key = signing_key(armor, message, namespace)
-            who = signer(allowed or "", key, namespace, time.time())
+            key = signing_key(text, message, namespace)
             told = {"of": "bundle" if entry is None else "head", "entry": entry, "seq": seq}
+            who = signer(allowed or "", key, namespace, time.time())
             chain.signatures.append({**told, "key": fingerprint(key), "signer": who})
         except Damaged as error:
             chain.problem("signature", f"the signature there does not hold: {error}", entry)
@@ -428,65 +428,56 @@ def verify(path: str, anchors: str | None = None, allowed: str | None = None) ->
             chain.problem("container", f"this is no whole bundle: {error}")
             return document(chain)
         _own_digest(file, chain)
-        texts = {one.name: _text(file, one, chain) for one in members if one.name in (MANIFEST, SIGNATURE)}
+        texts = {one.name: bytearray() for one in members[5:]}  # the manifest, and its signature
+        for one in members[5:]:
+            _through(file, one, chain, texts[one.name])
         kept = read_anchors(anchors or "", chain)
         try:
             told = json.loads(texts[MANIFEST])
             version = str(told["kernel_runtime"])
             asked = [one["seq"] for one in told["notable"] if one["kind"] == "HeadSigned"]
             chain.known = dict.fromkeys(asked + [seq for _session_id, seq, _hash in kept])
-        except (ValueError, KeyError, TypeError, RecursionError):
+        except _HOSTILE:
             told, version = {}, ""
-        found = {one.name: _digest(file, one, chain) for one in members if one.name not in texts}
+        found = {one.name: _through(file, one, chain) for one in members[:5]}
     chain.finish()
     if chain.environment.hexdigest() != found[ENVIRONMENT]["sha256"]:
         chain.problem(ENVIRONMENT, "is not what the chain says")
     wanted = manifest_bytes(version, chain.summary(), found)
-    if wanted != texts[MANIFEST]:
+    if wanted != bytes(texts[MANIFEST]):
         other = [key for key, value in json.loads(wanted).items() if told.get(key) != value]
         chain.problem(MANIFEST, f"is not what the bundle holds ({', '.join(other) or 'its layout'})")
     if anchors is not None:
         check_anchors(chain, kept)
-    armor = texts.get(SIGNATURE)
-    signed = None if armor is None else (armor.decode("latin-1"), texts[MANIFEST])
-    check_signatures(chain, signed, allowed)
+    armor = texts[SIGNATURE].decode("latin-1") if SIGNATURE in texts else None
+    check_signatures(chain, bytes(texts[MANIFEST]), armor, allowed)
     return document(chain)
 
 
 def _own_digest(file: BinaryIO, chain: Chain) -> None:
-    digest, left = hashlib.sha256(), file.seek(0, 2) - 71
+    digest, size = hashlib.sha256(), file.seek(0, 2) - 71
     file.seek(0)
-    while left:
-        chunk = file.read(min(left, _CHUNK))
-        digest.update(chunk)
-        left -= len(chunk)
+    for at in range(0, size, _CHUNK):
+        digest.update(file.read(min(size - at, _CHUNK)))
     if file.read() != b"sha256:" + digest.hexdigest().encode():
         chain.problem("container", "the file's digest of itself does not fit: bytes were changed")
 
 
-def _text(file: BinaryIO, one: Member, chain: Chain) -> bytes:
-    try:
-        if one.size > _SMALL:
-            raise Damaged("is longer than any")
-        return b"".join(unpacked(file, one))
-    except Damaged as error:
-        chain.problem(one.name, str(error))
-        return b""
-
-
-def _digest(file: BinaryIO, one: Member, chain: Chain) -> dict[str, Any]:
+def _through(file: BinaryIO, one: Member, chain: Chain, keep: bytearray | None = None) -> dict[str, Any]:
     """Size and sha256 of a member that is read through; the journal's entries go into the chain."""
-    digest, number = hashlib.sha256(), 0
-    data = unpacked(file, one)
+    digest, number, data = hashlib.sha256(), 0, unpacked(file, one)
     try:
-        for part in lines(data) if one.name == JOURNAL else data:
+        if keep is not None and one.size > _SMALL:
+            raise Damaged("is longer than any")
+        for number, part in enumerate(lines(data) if one.name == JOURNAL else data, 1):
             digest.update(part)
-            number += 1
-            try:
-                if one.name == JOURNAL:
+            if keep is not None:
+                keep += part
+            if one.name == JOURNAL:
+                try:
                     chain.add(read_line(part))
-            except Damaged as error:
-                chain.problem(one.name, f"line {number} {error}")
+                except Damaged as error:
+                    chain.problem(one.name, f"line {number} {error}")
     except Damaged as error:
         chain.problem(one.name, f"{error}; {number} parts of it could be read")
     return {"bytes": one.size, "sha256": digest.hexdigest()}
@@ -496,13 +487,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description="Check an evidence bundle of kernel-runtime.")
     parser.add_argument("bundle")
     parser.add_argument("--anchor", metavar="FILE", help="lines of JSON with session_id, seq and hash")
-    parser.add_argument(
-        "--allowed-signers", metavar="FILE", help="of ssh-keygen(1); one of them must have signed"
-    )
+    parser.add_argument("--allowed-signers", metavar="FILE", help="of ssh-keygen(1); one must have signed")
     parser.add_argument("--json", action="store_true")
     asked = parser.parse_args(arguments)
     try:
-        texts = [name and _read(name) for name in (asked.anchor, asked.allowed_signers)]
+        texts = (name and Path(name).read_text("utf-8") for name in (asked.anchor, asked.allowed_signers))
         found = verify(asked.bundle, *texts)
     except (OSError, UnicodeDecodeError) as error:
         print(f"cannot be read: {error}", file=sys.stderr)
@@ -511,22 +500,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0 if found["ok"] else 9
 
 
-def _read(name: str) -> str:
-    with open(name, encoding="utf-8") as file:
-        return file.read()
-
-
 def in_words(found: dict[str, Any]) -> list[str]:
     """For people, and without what could drive their terminal."""
-    told = ["session {session[name]}: {entries} entries, head {head} {head_hash}"] if found["session"] else []
-    told = [line.format(**found) for line in told]
+    told = [f"session {found['session'].get('name')}: {found['entries']} entries, head {found['head_hash']}"]
     for one in found["notable"]:
         fields = (f"{key} {value}" for key, value in one.items() if key not in ("entry", "kind", "principal"))
         told += [f"entry {one['entry']}: {one['kind']} by {one['principal']}: {', '.join(fields)}"]
     for one in found["signatures"]:
-        told += [
-            f"up to entry {one['seq']} signed by {one['signer'] or 'somebody unknown'}, key {one['key']}"
-        ]
+        told += [f"up to entry {one['seq']} signed by {one['signer'] or 'somebody'}, key {one['key']}"]
     if found["gaps"]["entries"]:
         told += ["not recorded: {messages} messages, {bytes} bytes".format(**found["gaps"])]
     told += found["notes"]

@@ -59,7 +59,7 @@ def journal_of_everything(path: Path, key: Path | None = None) -> Path:
         append(journal, HeadAnchored(seq=3, hash=hash_of(journal, 3), where="file", reference="/f"))
         append(journal, HeadWitnessed(session_id="other", name="bob", seq=9, hash="0" * 64))
         append(journal, ENVIRONMENT, incarnation=2)
-        append(journal, redaction(journal, 7))
+        append(journal, redaction(journal, 6))
         for name in "cdefgh":
             run(journal, name, incarnation=2)
     return path
@@ -181,10 +181,10 @@ def anchor_of(seq: int, hash_: str) -> str:
 
 
 def redacted(path: Path) -> bytes:
-    """The bundle at that path, of whose entry 7 the text was taken out as a PayloadRedacted in it says."""
+    """The bundle at that path, of whose entry 6 the text was taken out as a PayloadRedacted in it says."""
     members = members_of(path)
     rows = rows_of(members)
-    rows[6][10] = WITHOUT
+    rows[5][10] = WITHOUT
     return repaired(members, rows)
 
 
