@@ -279,8 +279,8 @@ class RoomKeeper:
                 merged = merge(without(base, lost), here, there, derived=derived)
             else:
                 merged.notes.append(
-                    f"Another program replaced the file: {_cells(len(lost))} of what was here are not in it, "
-                    f"or with other text. The notebook as it was is kept in {kept}"
+                    f"Another program replaced the file, and text of {_cells(len(lost))} with it. "
+                    f"The notebook as it was is kept in {kept}"
                 )
         if merged.overruled:
             try:

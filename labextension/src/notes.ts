@@ -4,8 +4,9 @@
  * It stands in the document's state, so a page that was closed meanwhile finds it too. Each note is shown once
  * in a browser, and stays until it is put away.
  */
-import { Notification } from '@jupyterlab/apputils';
+import { Dialog, Notification, showDialog } from '@jupyterlab/apputils';
 import type { INotebookModel } from '@jupyterlab/notebook';
+import type { TranslationBundle } from '@jupyterlab/translation';
 
 const KEY = 'kernel_runtime_notes';
 const SEEN = '@kernel-runtime/lab:notes';
@@ -19,7 +20,8 @@ interface Note {
 export class Notes {
   constructor(
     private readonly _shared: INotebookModel['sharedModel'],
-    private readonly _announcer: { say(key: string, text: string): void }
+    private readonly _announcer: { say(key: string, text: string): void },
+    private readonly _trans: TranslationBundle
   ) {
     _shared.changed.connect(this._onChange, this);
     this._look();
@@ -41,9 +43,19 @@ export class Notes {
     for (const { id, text } of notes.filter(note => !seen.includes(note.id))) {
       seen.push(id);
       this._announcer.say(`note ${id}`, text);
-      Notification.warning(text, { autoClose: false });
+      Notification.warning(text, { autoClose: false, actions: [this._whole(text)] });
     }
     window.localStorage.setItem(SEEN, JSON.stringify(seen.slice(-MOST)));
+  }
+
+  /** JupyterLab cuts a notification at 140 characters: often just where the path of a file begins. */
+  private _whole(text: string): Notification.IAction {
+    const title = this._trans.__('Notebook and file');
+    const buttons = [Dialog.okButton()];
+    return {
+      label: this._trans.__('Read all of it'),
+      callback: () => void showDialog({ title, body: text, buttons })
+    };
   }
 }
 
