@@ -16,8 +16,8 @@ from kernel_runtime.errors import UsageError
 if TYPE_CHECKING:
     from kernel_runtime.replay.result import Result
 
-_NAMES = 10
-"""names that the table shows"""
+_NAMES, _DIFFS, _LINES = 10, 10, 20
+"""names, differences, and lines of each that people are shown"""
 
 
 @frame.command(
@@ -173,7 +173,8 @@ def _show(result: Result) -> None:
         print(f"note: {report.clean(note)}")
     for setting in result.settings:
         where = f"after step {setting['after']}" if setting["after"] else "at the beginning"
-        print(f"set: {setting['name']} = {setting['value']!r} {where}: {setting['why']}")
+        print(f"set: {setting['name']} = {setting['value']!r} {where}, as step {setting['number']}")
+        print(f"     since {setting['why']}")
     rows = [
         (
             row["number"],
@@ -184,6 +185,7 @@ def _show(result: Result) -> None:
         for row in result.executions
     ]
     report.table(("step", "verdict", "which", "why"), rows, flexible="why")
+    _show_differences([row for row in result.executions if row.get("diff")])
     differing = [row for row in result.names if row["verdict"] != "same"]
     if result.names:
         print(f"names at the end: {len(result.names) - len(differing):,} same, {len(differing):,} not")
@@ -196,10 +198,24 @@ def _show(result: Result) -> None:
         print(f"session {result.kept} is live at this point: krt attach {result.kept}")
 
 
+def _show_differences(rows: list[dict[str, Any]]) -> None:
+    for row in rows[:_DIFFS]:
+        lines = report.clean(row["diff"]).splitlines()
+        print(f"step {row['number']}, {row['verdict']}:")
+        print("\n".join(f"    {line}" for line in lines[:_LINES]))
+        if len(lines) > _LINES:
+            print(f"    and {len(lines) - _LINES:,} lines more (--json has them)")
+    if len(rows) > _DIFFS:
+        print(f"and {len(rows) - _DIFFS:,} steps more that differ (--json has them)")
+
+
 def _why(row: dict[str, Any]) -> str:
     parts = [row["reason"] or "", *row.get("remarks", [])]
+    if row["rules"]:
+        parts.append(f"but for {', '.join(row['rules'])}")
     after = row.get("after")
     if after and row["verdict"] not in ("same", "skipped"):
         reads = "reads" if after.get("sure", True) else "may read"
-        parts.append(f"{reads} {', '.join(after['names'][:3])} of step {after['steps'][0]}")
+        whence = " and ".join(str(number) for number in after["steps"][:3])
+        parts.append(f"{reads} {', '.join(after['names'][:3])}, not as recorded since step {whence}")
     return "; ".join(part for part in parts if part)

@@ -58,6 +58,8 @@ def plan_of_notebook(path: Path, *, order: str | None = None) -> Plan:
         steps = _executed(cells)
     else:
         steps = [_step(cell) for cell in cells]
+        for step in steps:
+            step.incarnation = 1  # one kernel for all
     for number, step in enumerate(steps, 1):
         step.number = number
     return Plan(
@@ -75,7 +77,7 @@ def plan_of_notebook(path: Path, *, order: str | None = None) -> Plan:
 
 def _executed(cells: list[NotebookCell]) -> list[Step]:
     """Cells in the order of their executions; those that were never run come last, and are not run."""
-    ran = [_step(cell, ours=True) for cell in cells]
+    ran = [_step(cell) for cell in cells]
     known = [step for step in ran if step.execution_id is not None]
     known.sort(key=lambda step: (step.incarnation, step.started_at or 0, step.execution_count or 0))
     never = [step for step in ran if step.execution_id is None]
@@ -84,7 +86,7 @@ def _executed(cells: list[NotebookCell]) -> list[Step]:
     return known + never
 
 
-def _step(cell: NotebookCell, *, ours: bool = False) -> Step:
+def _step(cell: NotebookCell) -> Step:
     outputs = outputs_of(cell.outputs)
     errors = [output for output in outputs if output["output_type"] == "error"]
     tags = [tag for tag in cell.metadata.get("tags") or [] if isinstance(tag, str)]
@@ -105,8 +107,7 @@ def _step(cell: NotebookCell, *, ours: bool = False) -> Step:
             step.error = {name: errors[-1][name] for name in ("ename", "evalue", "traceback")}
     else:
         step.uncompared = "the file holds no output of it"
-    if ours:
-        _fill(step, cell)
+    _fill(step, cell)
     skips = [tag for tag in _SKIPS if tag in tagged]
     if skips:
         step.skip = f"it is tagged {skips[0]}"

@@ -30,7 +30,7 @@ class Result(Struct, kw_only=True):
     notes: list[str] = []
     integrity: dict[str, Any] = {}
     settings: list[dict[str, Any]] = []
-    """what `--set` put where: `{"name", "value", "after", "why"}`"""
+    """what `--set` put where: `{"name", "value", "number", "after", "why"}`"""
     changed: list[dict[str, Any]] = []
     """executions that did not come out as recorded, each with what they read of what had changed"""
     refused: list[dict[str, Any]] = []

@@ -53,7 +53,8 @@ def with_settings(plan: Plan, settings: Mapping[str, Any]) -> tuple[Plan, list[d
     """The plan with steps that set these names, and where each was put.
 
     Returns:
-        The plan, its steps numbered anew, and `[{"name", "value", "after": number | None, "why"}]`.
+        The plan, its steps numbered anew, and `[{"name", "value", "number", "after", "why"}]`: the number
+        of the step that sets it, and of the step before that, None at the beginning.
 
     Raises:
         UsageError: the kernel does not speak Python.
@@ -91,7 +92,13 @@ def with_settings(plan: Plan, settings: Mapping[str, Any]) -> tuple[Plan, list[d
                 )
             )
             told += [
-                {"name": name, "value": settings[name], "after": number_of[place] or None, "why": why}
+                {
+                    "name": name,
+                    "value": settings[name],
+                    "number": len(steps),
+                    "after": number_of[place] or None,
+                    "why": why,
+                }
                 for name, why in chosen
             ]
     for step in steps:
