@@ -3,6 +3,7 @@
     KRT_HOME/sessions/NAME/session.json      identity, replaced as a whole
                           /journal.db        (+ -wal, -shm)
                           /notebook.ipynb    unless the session names another file
+                          /replaced/         notebooks as they were before text was taken out of the file
                           /kernel.json       the living kernel: process identity, connection, incarnation
                           /supervisor.lock   flock held for life by the supervisor; holds its identity
                           /spawn.lock        flock held while somebody starts a supervisor
