@@ -62,6 +62,7 @@ def _name_terminals(serverapp: Any) -> None:
 
 def load(serverapp: Any) -> None:
     """Add the routes, if the server's kernels are ours."""
+    _ask_for_no_news(serverapp)
     kernels = serverapp.kernel_manager
     if not isinstance(kernels, SessionMappingKernelManager):
         lines = "\n".join(
@@ -74,6 +75,28 @@ def load(serverapp: Any) -> None:
         )
         return
     serverapp.web_app.add_handlers(".*$", routes(serverapp.base_url, kernels))
+
+
+_NEWS = "@jupyterlab/apputils-extension:announcements"
+
+
+def _ask_for_no_news(serverapp: Any) -> None:
+    """Where `LabApp.news_url` is None, leave out the part of the page that asks whether to fetch news.
+
+    JupyterLab 4.6 writes the trait into the page's configuration, and nothing there reads it: the question
+    comes all the same, and with either answer the server asks a host for a newer JupyterLab.
+    """
+    configured = serverapp.config.get("LabApp", {})
+    if "news_url" not in configured or configured["news_url"] is not None:
+        return
+    settings = serverapp.web_app.settings
+    before = settings.get("page_config_hook")
+
+    def hook(handler: Any, page_config: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = before(handler, page_config) if before else page_config
+        return found | {"disabledExtensions": [*found.get("disabledExtensions", []), _NEWS]}
+
+    settings["page_config_hook"] = hook
 
 
 async def start(serverapp: Any) -> None:

@@ -16,6 +16,8 @@ export interface AnswerProps {
   kernelId: string;
   blocked: Blocked;
   trans: TranslationBundle;
+  /** Where it stands, for a screen reader: there may be one in the panel and one below the cell. */
+  place: string;
   /** Have the cursor in the box: only where the viewer ran the cell. */
   focus?: boolean;
   /** Escape: where the keyboard goes. */
@@ -34,6 +36,9 @@ export function Answer(props: AnswerProps): React.ReactElement {
     }
   }, []);
   const send = async (ask: () => Promise<unknown>) => {
+    if (busy) {
+      return;
+    }
     setBusy(true);
     try {
       await ask();
@@ -52,7 +57,7 @@ export function Answer(props: AnswerProps): React.ReactElement {
     <form
       className="krt-Answer"
       data-krt-prompt={blocked.execution_id}
-      aria-label={trans.__('The session waits for input')}
+      aria-label={props.place}
       onSubmit={event => {
         event.preventDefault();
         const text = box.current?.value ?? '';
@@ -79,13 +84,13 @@ export function Answer(props: AnswerProps): React.ReactElement {
           data-krt-answer
         />
       </label>
-      <button type="submit" className="jp-mod-styled jp-mod-accept" disabled={busy} data-krt-action="answer">
+      <button type="submit" className="jp-mod-styled jp-mod-accept" aria-disabled={busy} data-krt-action="answer">
         {trans.__('Answer')}
       </button>
       <button
         type="button"
         className="jp-mod-styled jp-mod-reject"
-        disabled={busy}
+        aria-disabled={busy}
         title={trans.__('What waits reads end of file, as after Ctrl-D')}
         data-krt-action="eof"
         onClick={() => void send(() => api.answer(kernelId, blocked.execution_id, null))}
@@ -95,7 +100,7 @@ export function Answer(props: AnswerProps): React.ReactElement {
       <button
         type="button"
         className="jp-mod-styled jp-mod-reject"
-        disabled={busy}
+        aria-disabled={busy}
         title={trans.__('Interrupt the cell that waits')}
         data-krt-action="interrupt"
         onClick={() =>

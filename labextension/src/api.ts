@@ -2,7 +2,8 @@
  * Requests to `/kernel-runtime/api/`.
  *
  * A refusal is a `Refusal` with the server's words; a request whose answer was lost is `Unreachable`, and
- * whether it arrived is then not known: only what has a key is ever sent again.
+ * whether it arrived is then not known: only what has a key is ever sent again. A long poll that is not answered
+ * well after its time is up has lost its connection, where nothing told the browser so.
  */
 import { URLExt } from '@jupyterlab/coreutils';
 import { ServerConnection } from '@jupyterlab/services';
@@ -20,6 +21,9 @@ export interface ExecuteRequest {
   /** The execution before it in this page's queue: if that failed, this one is not to run. */
   after?: string;
 }
+
+/** Milliseconds that an answer may take beyond what it was asked to wait. */
+const LATE = 15_000;
 
 export class Api {
   constructor(private readonly _settings: ServerConnection.ISettings) {}
@@ -60,10 +64,11 @@ export class Api {
   ): Promise<T> {
     const url = URLExt.join(this._settings.baseUrl, 'kernel-runtime/api', path);
     const query = how.wait ? URLExt.objectToQueryString(how.wait) : '';
+    const signals = [how.signal, how.wait?.wait && AbortSignal.timeout(1000 * Number(how.wait.wait) + LATE)];
     const init: RequestInit = {
       method: how.body ? 'POST' : 'GET',
       body: how.body ? JSON.stringify(how.body) : undefined,
-      signal: how.signal
+      signal: AbortSignal.any(signals.filter(one => one instanceof AbortSignal))
     };
     let response: Response;
     let text: string;

@@ -1,6 +1,6 @@
 /**
- * A badge at a code cell's lower right corner: its truth where that is not `live`, and who ran it where that
- * was not the viewer. It lies over the space between cells, so nothing moves when it comes or goes.
+ * A badge at a code cell's lower right corner: its truth where that is not `live`, how far it is while it is
+ * under way, and who ran it where that was not the viewer. An empty cell has none. It lies over the space between cells, so nothing moves when it comes or goes.
  *
  * Only cells that are in the document's tree are touched; the others are when they scroll into view.
  */
@@ -15,6 +15,7 @@ import { badgeOf } from './text';
 import type { Badge, Ran } from './text';
 
 const CLASS = 'krt-badge';
+const NONE: Badge = { truth: '', principal: '', title: '' };
 
 export class Badges {
   constructor(
@@ -92,7 +93,9 @@ export class Badges {
     const ran = (cell.model.getMetadata('kernel_runtime') ?? {}) as Ran;
     const overview = this._feed.overview;
     const edited = this._edits.edited(cell.model, ran.source_digest);
-    draw(cell, badgeOf(overview?.cells[cellId(cell)], ran, overview, edited), this._trans);
+    const empty = cell.model.sharedModel.getSource().trim() === '';
+    const badge = empty ? NONE : badgeOf(overview?.cells[cellId(cell)], ran, overview, edited);
+    draw(cell, badge, this._trans);
   }
 
   private _edits = new Edits(model => this._showModel(model));

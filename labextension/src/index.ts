@@ -7,6 +7,7 @@ import { INotebookCellExecutor, INotebookTracker, NotebookPanel } from '@jupyter
 import { ITranslator, nullTranslator } from '@jupyterlab/translation';
 import { Token } from '@lumino/coreutils';
 
+import { Announcer } from './announce';
 import { Api } from './api';
 import { Current } from './current';
 import type { Place } from './current';
@@ -81,8 +82,9 @@ const notebooks: JupyterFrontEndPlugin<void> = {
     translator: ITranslator | null
   ) => {
     const trans = (translator ?? nullTranslator).load(DOMAIN);
-    const notices = new LossNotices(() => void app.commands.execute(SHOW_PANEL), trans);
-    const fit = (panel: NotebookPanel) => void new SessionNotebook(panel, known, mine, notices, trans);
+    const announcer = new Announcer();
+    const notices = new LossNotices(() => void app.commands.execute(SHOW_PANEL), announcer, trans);
+    const fit = (panel: NotebookPanel) => void new SessionNotebook(panel, known, mine, notices, announcer, trans);
     tracker.forEach(fit);
     tracker.widgetAdded.connect((_, panel) => fit(panel));
   }
@@ -136,7 +138,10 @@ const panel: JupyterFrontEndPlugin<void> = {
       label: trans.__('Show Session Panel'),
       caption: trans.__('What is still true of the session, and what it waits for'),
       icon: sessionIcon,
-      execute: () => app.shell.activateById(widget.id)
+      execute: () => {
+        // the palette gives the keyboard back to the notebook once this has returned
+        window.setTimeout(() => app.shell.activateById(widget.id), 0);
+      }
     });
     palette?.addItem({ command: SHOW_PANEL, category: trans.__('Kernel Operations') });
   }

@@ -15,6 +15,8 @@ export interface SessionRow {
 
 export interface CellTruth {
   truth: string;
+  /** `queued`, `running` or `blocked` while it is under way, and then `truth` is no verdict; else null. */
+  status: string | null;
   outcome: string | null;
   execution_id: string | null;
   principal: string | null;
@@ -80,10 +82,14 @@ export interface Overview {
   principal: string;
   default_truth: string;
   cells: Record<string, CellTruth>;
+  /** By truth, without those that are under way. */
   counts: Record<string, number>;
+  under_way: Record<string, number>;
   names: NameTruth[];
   resources: Resource[];
   claims: Claim[];
+  /** Something of an earlier life of the kernel is gone; `plan` is what can be done about that. */
+  lost: boolean;
   plan: PlanStep[];
   blocked: Blocked | null;
   running: string | null;

@@ -6,7 +6,10 @@
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import type { Announcer } from './announce';
+import { Away } from './away';
 import { Badges } from './badges';
+import { Notes } from './notes';
 import type { Own } from './own';
 import { quietRestarts, tellOfDetaching } from './notices';
 import type { LossNotices } from './notices';
@@ -20,6 +23,7 @@ export class SessionNotebook {
     private readonly _sessions: Sessions,
     private readonly _own: Own,
     private readonly _notices: LossNotices,
+    private readonly _announcer: Announcer,
     private readonly _trans: TranslationBundle
   ) {
     _panel.sessionContext.kernelChanged.connect(this._look, this);
@@ -54,7 +58,12 @@ export class SessionNotebook {
     feed.changed.connect(this._onFeed, this);
     this._parts = [new Badges(content, feed, this._trans)];
     if (model?.collaborative) {
-      this._parts.push(new Prompts(content, feed, this._own, this._trans), new Trust(model, this._own));
+      this._parts.push(
+        new Prompts(content, feed, this._own, this._announcer, this._trans),
+        new Trust(model, this._own),
+        new Notes(model.sharedModel, this._announcer, this._trans),
+        new Away(this._panel, feed, this._announcer, this._trans)
+      );
     }
     this._onVisible();
   }

@@ -6,6 +6,7 @@ import type { ISessionContext } from '@jupyterlab/apputils';
 import type { NotebookPanel } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 
+import type { Announcer } from './announce';
 import type { Feed, Sessions } from './sessions';
 import { countsOf } from './text';
 
@@ -13,6 +14,7 @@ import { countsOf } from './text';
 export class LossNotices {
   constructor(
     private readonly _show: () => void,
+    private readonly _announcer: Announcer,
     private readonly _trans: TranslationBundle
   ) {}
 
@@ -36,7 +38,9 @@ export class LossNotices {
     const message = dead
       ? this._trans.__('Session %1: the kernel has died; its heap is gone.', overview.session)
       : this._trans.__('Session %1: the heap of an earlier incarnation is gone.', overview.session);
-    const id = Notification.warning(counts ? `${message} ${this._trans.__('Cells: %1.', counts)}` : message, {
+    const told = counts ? `${message} ${this._trans.__('Cells: %1.', counts)}` : message;
+    this._announcer.say(`lost ${feed.kernelId}`, told);
+    const id = Notification.warning(told, {
       autoClose: false,
       actions: [
         {
@@ -54,6 +58,7 @@ export class LossNotices {
     if (last !== undefined) {
       Notification.dismiss(last.id);
       this._told.delete(kernelId);
+      this._announcer.forget(`lost ${kernelId}`);
     }
   }
 

@@ -10,6 +10,7 @@ import type { Message } from '@lumino/messaging';
 import * as React from 'react';
 
 import type { Current } from './current';
+import { keepFocus } from './focus';
 import type { SessionRow } from './model';
 import { Sections } from './sections';
 import type { Deeds } from './sections';
@@ -28,6 +29,7 @@ export class SessionPanel extends ReactWidget {
     super();
     this.addClass('krt-Panel');
     this.node.dataset.krtPanel = '';
+    keepFocus(this.node);
     _options.current.changed.connect(this.update, this);
   }
 
@@ -35,6 +37,11 @@ export class SessionPanel extends ReactWidget {
     super.onAfterShow(message);
     this._options.current.watch(true);
     this.update();
+  }
+
+  protected override onActivateRequest(message: Message): void {
+    super.onActivateRequest(message);
+    this.node.focus({ preventScroll: true });
   }
 
   protected override onAfterHide(message: Message): void {

@@ -11,6 +11,7 @@ import type { TranslationBundle } from '@jupyterlab/translation';
 import type { PanelLayout } from '@lumino/widgets';
 import * as React from 'react';
 
+import type { Announcer } from './announce';
 import { Answer, whoAsks } from './answer';
 import { cellId } from './executor';
 import type { Own } from './own';
@@ -22,6 +23,7 @@ export class Prompts {
     private readonly _notebook: Notebook,
     private readonly _feed: Feed,
     private readonly _own: Own,
+    private readonly _announcer: Announcer,
     private readonly _trans: TranslationBundle
   ) {
     _feed.changed.connect(this._update, this);
@@ -40,6 +42,7 @@ export class Prompts {
     if (this._row && !this._row.isDisposed && blocked !== null && this._row.asks(blocked)) {
       return;
     }
+    this._announce(blocked);
     const held = this._row?.node.contains(document.activeElement) ?? false;
     this._row?.dispose();
     this._row = null;
@@ -57,6 +60,15 @@ export class Prompts {
         (cell.layout as PanelLayout).addWidget(row);
       }
     });
+  }
+
+  private _announce(blocked: Blocked | null): void {
+    const key = `blocked ${this._feed.kernelId}`;
+    if (blocked === null) {
+      this._announcer.forget(key);
+    } else {
+      this._announcer.say(key, this._trans.__('A cell waits for input: %1', blocked.prompt));
+    }
   }
 
   private _row: PromptRow | null = null;
@@ -95,14 +107,12 @@ class PromptRow extends ReactWidget {
           kernelId={this._feed.kernelId}
           blocked={this._blocked}
           trans={this._trans}
+          place={this._trans.__('This cell waits for input')}
           focus={this._own.has(this._blocked.execution_id)}
           onLeave={() => this._notebook.activate()}
           onSent={() => this._feed.refresh()}
         />
         {who && <div className="krt-Answer-who">{who}</div>}
-        <div role="alert" className="krt-sr">
-          {this._trans.__('A cell waits for input: %1', this._blocked.prompt)}
-        </div>
       </>
     );
   }

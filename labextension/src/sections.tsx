@@ -1,5 +1,6 @@
 /**
- * The sections of the panel. Each says something also when there is nothing in it.
+ * The sections of the panel. Each says something also when there is nothing in it; only what there is to do
+ * after a loss is not there without one.
  */
 import type { TranslationBundle } from '@jupyterlab/translation';
 import * as React from 'react';
@@ -7,7 +8,17 @@ import * as React from 'react';
 import { Answer, whoAsks } from './answer';
 import type { Overview } from './model';
 import type { Feed } from './sessions';
-import { badness, bytes, countsOf, evidence, fine, reason, resource, titleOfCell, underWay } from './text';
+import {
+  badness,
+  bytes,
+  countsOf,
+  evidence,
+  fine,
+  reason,
+  resource,
+  titleOfCell,
+  untouched
+} from './text';
 
 /** What buttons do outside the panel. */
 export interface Deeds {
@@ -37,7 +48,7 @@ export function Sections(props: Props): React.ReactElement {
     <>
       <State {...props} />
       <Waiting {...props} />
-      <Loss {...props} />
+      {(props.overview.lost || props.overview.heap_lost) && <Loss {...props} />}
       <NotLive {...props} />
       <Names {...props} />
       <Resources {...props} />
@@ -119,7 +130,7 @@ function Button(props: {
 }
 
 function State({ overview, feed, deeds, trans }: Props): React.ReactElement {
-  const cells = countsOf(overview.counts);
+  const cells = countsOf({ ...overview.counts, ...overview.under_way });
   const why = reason(overview.why, iso => new Date(iso).toLocaleTimeString());
   return (
     <section className="krt-Section" data-krt-section="state" data-krt-state={overview.state}>
@@ -131,13 +142,31 @@ function State({ overview, feed, deeds, trans }: Props): React.ReactElement {
       </p>
       {why && <p className="krt-quiet">{why}</p>}
       <p className="krt-quiet">{trans.__('You are %1.', overview.principal)}</p>
-      {RUNNING.has(overview.state) && (
-        <Button
-          action="interrupt"
-          label={trans.__('Interrupt')}
-          onClick={() => deeds.attempt(() => feed.api.act(feed.kernelId, 'interrupt'))}
-        />
-      )}
+      <div className="krt-buttons">
+        {RUNNING.has(overview.state) && (
+          <Button
+            action="interrupt"
+            label={trans.__('Interrupt')}
+            onClick={() => deeds.attempt(() => feed.api.act(feed.kernelId, 'interrupt'))}
+          />
+        )}
+        {ENDED.has(overview.state) ? (
+          <Button
+            action="start"
+            label={trans.__('Start kernel')}
+            title={trans.__('The next incarnation, with an empty heap')}
+            onClick={() => deeds.attempt(() => feed.api.act(feed.kernelId, 'start'))}
+          />
+        ) : (
+          <Button
+            action="restart"
+            warn
+            label={trans.__('Restart…')}
+            title={trans.__('Asks first: everybody’s heap is lost')}
+            onClick={() => deeds.restart()}
+          />
+        )}
+      </div>
     </section>
   );
 }
@@ -155,6 +184,7 @@ function Waiting({ overview, feed, trans }: Props): React.ReactElement {
             kernelId={feed.kernelId}
             blocked={blocked}
             trans={trans}
+            place={trans.__('The session waits for input')}
             onSent={() => feed.refresh()}
           />
           {who && <p className="krt-quiet">{who}</p>}
@@ -168,7 +198,7 @@ function Waiting({ overview, feed, trans }: Props): React.ReactElement {
 
 function Loss({ overview, feed, deeds, trans }: Props): React.ReactElement {
   const ended = ENDED.has(overview.state);
-  const plan = overview.plan.filter(step => step.action !== 'keep');
+  const { plan } = overview;
   return (
     <Section id="loss" title={trans.__('After a loss')} count={plan.length}>
       {overview.heap_lost && (
@@ -194,7 +224,7 @@ function Loss({ overview, feed, deeds, trans }: Props): React.ReactElement {
         <p className="krt-quiet">
           {ended
             ? trans.__('No kernel lives. Its journal and notebook are whole.')
-            : trans.__('Nothing to do: what ran still stands, or needs no plan.')}
+            : trans.__('Nothing is to be brought back.')}
         </p>
       )}
       <div className="krt-buttons">
@@ -206,20 +236,12 @@ function Loss({ overview, feed, deeds, trans }: Props): React.ReactElement {
             onClick={() => deeds.attempt(() => feed.api.act(feed.kernelId, 'accept'))}
           />
         )}
-        {ended ? (
+        {ended && (
           <Button
             action="start"
             label={trans.__('Start kernel')}
             title={trans.__('The next incarnation, with an empty heap')}
             onClick={() => deeds.attempt(() => feed.api.act(feed.kernelId, 'start'))}
-          />
-        ) : (
-          <Button
-            action="restart"
-            warn
-            label={trans.__('Restart…')}
-            title={trans.__('Asks first: everybody’s heap is lost')}
-            onClick={() => deeds.restart()}
           />
         )}
       </div>
@@ -229,7 +251,7 @@ function Loss({ overview, feed, deeds, trans }: Props): React.ReactElement {
 
 function NotLive({ overview, deeds, trans }: Props): React.ReactElement {
   const rows = Object.entries(overview.cells)
-    .filter(([, cell]) => !fine(cell.truth) && !underWay(cell))
+    .filter(([, cell]) => !fine(cell.truth) && !cell.status && !untouched(cell))
     .sort(([, a], [, b]) => badness(a.truth) - badness(b.truth));
   const rest = fine(overview.default_truth) ? 0 : (overview.counts[overview.default_truth] ?? 0);
   return (

@@ -3,14 +3,15 @@
  *
  * A kernel id names the same session for ever, and one that is no session never becomes one, so both are
  * asked once. A `Feed` is one long poll for all who show the same session: it runs while somebody wants it
- * and the page is visible, and asks ever more seldom while the server is away.
+ * and the page is visible, and asks ever more seldom while the server is away, at once when the browser says
+ * that the network is back.
  */
 import { Signal } from '@lumino/signaling';
 import type { ISignal } from '@lumino/signaling';
 import { Token } from '@lumino/coreutils';
 
 import type { Api } from './api';
-import { Refusal } from './errors';
+import { Refusal, Unreachable } from './errors';
 import type { Overview } from './model';
 
 export const ISessions = new Token<Sessions>(
@@ -72,6 +73,8 @@ export class Sessions {
 
 const SHORTEST = 250;
 const LONGEST = 30_000;
+/** While the server is away: a person looks at the page and waits for it. */
+const LONGEST_AWAY = 8000;
 
 export class Feed {
   constructor(
@@ -79,6 +82,7 @@ export class Feed {
     readonly kernelId: string
   ) {
     document.addEventListener('visibilitychange', () => this._wake());
+    window.addEventListener('online', () => this._wake());
   }
 
   /** The latest; null until there is one. */
@@ -89,6 +93,11 @@ export class Feed {
   /** Why there is no news: the server is away, or says no. Null while it answers. */
   get trouble(): string | null {
     return this._trouble;
+  }
+
+  /** When it was first not reached; null where it answers, were it with a refusal. */
+  get awaySince(): Date | null {
+    return this._awaySince;
   }
 
   get changed(): ISignal<this, void> {
@@ -134,6 +143,7 @@ export class Feed {
         this._head = overview.head;
         this._overview = overview;
         this._trouble = null;
+        this._awaySince = null;
         failures = 0;
         // a table of thousands is not drawn four times a second
         rest = Math.max(SHORTEST, Math.min(3000, Object.keys(overview.cells).length / 2));
@@ -141,8 +151,10 @@ export class Feed {
       } catch (error) {
         if (!signal.aborted) {
           this._trouble = error instanceof Error ? error.message : String(error);
+          const away = error instanceof Unreachable;
+          this._awaySince = away ? (this._awaySince ?? new Date()) : null;
           this._head = null;
-          rest = Math.min(LONGEST, 1000 * 2 ** failures++);
+          rest = Math.min(away ? LONGEST_AWAY : LONGEST, 1000 * 2 ** failures++);
           this._changed.emit();
         }
       }
@@ -165,6 +177,7 @@ export class Feed {
   private _wake: () => void = nothing;
   private _overview: Overview | null = null;
   private _trouble: string | null = null;
+  private _awaySince: Date | null = null;
   private _changed = new Signal<this, void>(this);
   private _request: AbortController | null = null;
   private _head: number | null = null;

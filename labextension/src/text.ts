@@ -84,8 +84,9 @@ export interface Badge {
 /**
  * What a cell's badge says.
  *
- * A cell that never ran has none. One that the report does not name has the truth of most, which counts only
- * for cells that ran. `live` needs no words. `edited` is what the page sees of its own text, where it can.
+ * A cell that never ran has none. One that is under way says how far it is: it has no verdict yet. One that the
+ * report does not name has the truth of most, which counts only for cells that ran. `live` needs no words.
+ * `edited` is what the page sees of its own text, where it can.
  */
 export function badgeOf(
   cell: CellTruth | undefined,
@@ -93,12 +94,17 @@ export function badgeOf(
   overview: Overview | null,
   edited?: boolean
 ): Badge {
+  const way = wayOf(cell, ran);
+  if (way) {
+    const who = cell?.principal ?? ran.principal ?? '';
+    return { truth: way, principal: who === overview?.principal ? '' : who, title: titleOf(way, undefined, who, ran) };
+  }
   if (cell?.truth === 'edited' && edited === false) {
     const { was } = cell.evidence;
     cell = { ...cell, truth: typeof was === 'string' ? was : 'live', note: '' };
   }
-  if (cell && underWay(cell)) {
-    // its prompt says so already; there is no verdict yet
+  if (cell?.status) {
+    // the document knows already that it ended; what is true of it comes with the next report
     cell = { ...cell, truth: 'live', note: '' };
   }
   const executed = Boolean(ran.execution_id ?? cell?.execution_id);
@@ -113,11 +119,17 @@ export function badgeOf(
   return { truth: shown, principal, title: titleOf(shown, cell, who, ran) };
 }
 
-/** It is queued, runs, or waits for input. */
-export function underWay(cell: CellTruth): boolean {
-  const { status, was } = cell.evidence;
-  const truth = cell.truth === 'edited' ? was : cell.truth;
-  return truth === 'unknown' && (status === 'queued' || status === 'running' || status === 'blocked');
+/** `queued`, `running` or `blocked`; "" where it is none of them, or ended since the report was made. */
+function wayOf(cell: CellTruth | undefined, ran: Ran): string {
+  if (!cell?.status || (ran.outcome && cell.execution_id === ran.execution_id)) {
+    return '';
+  }
+  return cell.status;
+}
+
+/** Nothing was ever run in it: no news, whatever a report counts it as. */
+export function untouched(cell: CellTruth): boolean {
+  return cell.truth === 'not-run' && !cell.execution_id;
 }
 
 /** Why the session is in its state, in a line. */
@@ -164,6 +176,9 @@ function titleOf(truth: string, cell: CellTruth | undefined, who: string, ran: R
 
 /** docs/truth.md in a line each. */
 const MEANING: Record<string, string> = {
+  queued: 'it waits for its turn',
+  running: 'it runs, so there is no verdict yet',
+  blocked: 'it waits for input',
   superseded: 'later cells bound again all that it bound',
   stale: 'something it read has changed since',
   edited: 'the source is not the source that ran',

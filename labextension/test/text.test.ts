@@ -2,12 +2,21 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { CellTruth, Overview } from '../src/model';
-import { badgeOf, bytes, countsOf, evidence, reason, resource, underWay, worst } from '../src/text';
+import {
+  badgeOf,
+  bytes,
+  countsOf,
+  evidence,
+  reason,
+  resource,
+  untouched,
+  worst
+} from '../src/text';
 
 const viewer = { principal: 'human:ann', default_truth: 'live' } as Overview;
 
 function cell(truth: string, principal: string, evidence: Record<string, unknown> = {}, note = ''): CellTruth {
-  return { truth, principal, outcome: 'ok', execution_id: 'e', incarnation: 2, evidence, note };
+  return { truth, status: null, principal, outcome: 'ok', execution_id: 'e', incarnation: 2, evidence, note };
 }
 
 test('a cell that the viewer ran and that is live has no badge', () => {
@@ -37,11 +46,26 @@ test('truth, reason and who ran it are told', () => {
   );
 });
 
-test('a cell under way has no verdict yet', () => {
-  const running = cell('unknown', 'human:ann', { status: 'running' });
-  assert.ok(underWay(running));
-  assert.equal(badgeOf(running, {}, viewer).truth, '');
+test('a cell under way says how far it is, also where it is the viewer’s own: there is no verdict yet', () => {
+  for (const status of ['queued', 'running', 'blocked']) {
+    const told = { ...cell('unknown', 'human:ann'), status };
+    const badge = badgeOf(told, { execution_id: 'e' }, viewer);
+    assert.deepEqual([badge.truth, badge.principal], [status, '']);
+  }
   assert.equal(badgeOf(cell('unknown', 'human:ann', {}), {}, viewer).truth, 'unknown');
+});
+
+test('a cell that the document knows to have ended runs no more, whatever an older report says', () => {
+  const ended = { execution_id: 'e', principal: 'human:ann', outcome: 'ok' };
+  const running = { ...cell('unknown', 'human:ann'), status: 'running' };
+  assert.equal(badgeOf(running, ended, viewer).truth, '');
+  assert.equal(badgeOf(running, { ...ended, execution_id: 'before' }, viewer).truth, 'running');
+});
+
+test('a cell in which nothing ever ran is no news', () => {
+  const never = { ...cell('not-run', ''), execution_id: null };
+  assert.ok(untouched(never));
+  assert.equal(untouched(cell('not-run', 'agent:p')), false);
 });
 
 test('what the page sees of its own text goes before what the file says', () => {
@@ -55,8 +79,8 @@ test('what the page sees of its own text goes before what the file says', () => 
 });
 
 test('a cell that runs while the file has older text is under way, not edited', () => {
-  const told = cell('edited', 'human:ann', { was: 'unknown', status: 'blocked' });
-  assert.equal(badgeOf(told, {}, viewer, false).truth, '');
+  const told = { ...cell('edited', 'human:ann', { was: 'unknown' }), status: 'blocked' };
+  assert.equal(badgeOf(told, {}, viewer, false).truth, 'blocked');
 });
 
 test('without an overview who ran it is told all the same', () => {

@@ -18,6 +18,7 @@ import kernel_runtime as kr
 from tests.conftest import isolated
 from tests.contract.stock import running_session
 from tests.lab.gate import Gate
+from tests.lab.network import Network, network
 from tests.lab.page import NotebookPage, Open
 from tests.lab.server import LabServer
 
@@ -89,11 +90,19 @@ def machine(browser: Browser) -> Iterator[BrowserContext]:
 def pages(
     lab: LabServer, machine: BrowserContext, browser: Browser, request: pytest.FixtureRequest
 ) -> Iterator[Open]:
-    """Open a session's notebook: `pages(session)`; `pages(session, elsewhere=True)` on another machine."""
+    """Open a session's notebook: `pages(session)`; `pages(session, elsewhere=True)` on another machine;
+    `pages(session, over=network)` by another way.
+    """
     opened: list[Page] = []
     with ExitStack() as stack:
 
-        def show(session: kr.Session, *, elsewhere: bool = False, kernel: bool = True) -> NotebookPage:
+        def show(
+            session: kr.Session,
+            *,
+            elsewhere: bool = False,
+            kernel: bool = True,
+            over: Network | None = None,
+        ) -> NotebookPage:
             context = machine
             if elsewhere:
                 context = browser.new_context(viewport=VIEW)
@@ -101,7 +110,8 @@ def pages(
             page = context.new_page()
             opened.append(page)
             path = Path(session.row()["notebook"]).relative_to(lab.root).as_posix()
-            page.goto(lab.page_of(path, f"{session.name}-{len(opened)}"))
+            base = over.base if over is not None else ""
+            page.goto(lab.page_of(path, f"{session.name}-{len(opened)}", base))
             return NotebookPage(page, path).ready(kernel=kernel)
 
         yield show
@@ -127,3 +137,10 @@ def _photograph(pages: list[Page], nodeid: str) -> None:
 @pytest.fixture
 def gate(tmp_path: Path) -> Gate:
     return Gate(tmp_path / "open")
+
+
+@pytest.fixture
+def wire(lab: LabServer) -> Iterator[Network]:
+    """A way to the server that a test can cut; ask for it before `pages`, which closes them."""
+    with network(lab.port) as between:
+        yield between

@@ -20,6 +20,23 @@ BADGE = ".krt-badge"
 PANEL_TAB = ".jp-SideBar .lm-TabBar-tab[data-id='kernel-runtime-session']"
 
 
+_SCROLL = """([source, at]) => {
+  const outer = document.querySelector('.jp-WindowedPanel-outer');
+  const cells = [...document.querySelectorAll('.jp-Notebook .jp-Cell')];
+  const cell = cells.find(one => one.querySelector('.cm-content')?.textContent.includes(source));
+  if (cell) {
+    cell.scrollIntoView({ block: 'center' });
+    const { top, bottom } = cell.getBoundingClientRect();
+    return bottom > 0 && top < window.innerHeight;
+  }
+  // heights are estimates until cells were in view: from what is there, go on
+  const indices = cells.map(one => Number(one.dataset.windowedListIndex));
+  const last = Math.max(...indices);
+  outer.scrollTop += last < at ? outer.clientHeight * Math.max(1, (at - last) / 10) : -outer.clientHeight;
+  return false;
+}"""
+
+
 class NotebookPage:
     """One notebook in one page."""
 
@@ -95,7 +112,19 @@ class NotebookPage:
         """A part of the panel: `state`, `waiting`, `loss`, `not-live`, `names`, `resources`, `claims`."""
         return self.panel().locator(f"[data-krt-section='{name}']")
 
+    def away(self) -> Locator:
+        """The line that says that the page is cut off from its server."""
+        return self.page.locator("[data-krt-away]")
+
+    def announced(self) -> Locator:
+        """What a screen reader was told last, unasked."""
+        return self.page.locator("[data-krt-live]")
+
     # doing
+
+    def scroll_to(self, source: str, at: int) -> None:
+        """Scroll until the cell with that source is in view; it is about the `at`-th."""
+        self.page.wait_for_function(_SCROLL, arg=[source, at], polling=200, timeout=LOADED)
 
     def select_last(self) -> None:
         """The last cell, in command mode."""

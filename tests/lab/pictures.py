@@ -53,7 +53,6 @@ def _story(session: kr.Session, page: Page, lab: LabServer) -> None:
         krt("exec", session.name, source, "--as", "agent:analyst")
     page.goto(lab.page_of("flights.ipynb"))
     notebook = NotebookPage(page, "flights.ipynb").ready()
-    page.get_by_role("button", name="No", exact=True).click()  # JupyterLab's news
     page.locator(".jp-SideBar.jp-mod-left .lm-TabBar-tab.lm-mod-current").click()
     notebook.run(_WORST)
     done(session, _WORST)

@@ -61,9 +61,15 @@ class LabServer:
 
     # what it serves
 
-    def page_of(self, path: str, workspace: str = "default") -> str:
-        """Where a browser finds that file, in a workspace of that name: what was open there opens again."""
-        return f"{self.base}/lab/workspaces/{workspace}/tree/{quote(path)}?token={self.token}"
+    @property
+    def port(self) -> int:
+        return self._port
+
+    def page_of(self, path: str, workspace: str = "default", base: str = "") -> str:
+        """Where a browser finds that file, in a workspace of that name: what was open there opens again.
+        `base` is another way to the server.
+        """
+        return f"{base or self.base}/lab/workspaces/{workspace}/tree/{quote(path)}?token={self.token}"
 
     def status(self, path: str, token: str = "", **headers: str) -> int:
         """The status of a plain GET; 0 where nobody answers."""

@@ -10,8 +10,9 @@ import kernel_runtime as kr
 from kernel_runtime import process
 from tests.contract.stock import kernel_of, kill, kinds_of_entries, supervisor_of
 from tests.lab.gate import Gate
+from tests.lab.network import Network
 from tests.lab.page import NotebookPage, Open
-from tests.lab.record import all_of, done, text_of
+from tests.lab.record import all_of, done, file_of, saved, text_of
 from tests.lab.server import LabServer
 from tests.support import eventually, krt, krt_json
 
@@ -63,15 +64,45 @@ def test_browser_closed_and_opened_again_while_the_cell_runs(
     all_lines(again, session)
 
 
-def test_network_cut_in_mid_cell(session: kr.Session, pages: Open, gate: Gate) -> None:
-    mine = it_counts(pages(session, elsewhere=True), gate)
-    mine.page.context.set_offline(True)
+def test_network_cut_in_mid_cell(session: kr.Session, wire: Network, pages: Open, gate: Gate) -> None:
+    """The page says that it is cut off, and is whole again without a reload: what ran meanwhile is there
+    once, and so is what was typed and pressed.
+    """
+    mine = it_counts(pages(session, over=wire), gate)
+    mine.write("draft = 'begun'")
+    mine.page.evaluate("window.oneLife = true")
+    assert wire.cut() > 0
+    expect(mine.away()).to_contain_text("Cut off from the server", timeout=15_000)
+    expect(mine.away()).to_be_visible()
+    expect(mine.announced()).to_contain_text("Cut off from the server")
+    mine.retype("draft = 'begun'", "draft = 'typed while cut off'")
+    mine.run("print('pressed while cut off', n)")
     gate.open()
     assert done(session, "for n in range").outcome == "ok"
-    mine.page.context.set_offline(False)
-    mine.page.reload()
-    mine.ready()
+    krt("exec", session.name, "print('an agent went on')", "--as", "agent:planner")
+    expect(mine.output("for n in range")).not_to_contain_text(f"line {LINES - 1}")
+    expect(mine.cell("an agent went on")).to_have_count(0)
+
+    wire.mend()
+    expect(mine.away()).to_have_count(0, timeout=30_000)
+    expect(mine.announced()).to_contain_text("answers again")
     all_lines(mine, session)
+    mine.counted("for n in range", done(session, "for n in range").execution_count or 0)
+    mine.shows("an agent went on", "an agent went on")
+    mine.shows("pressed while cut off", f"pressed while cut off {LINES - 1}", timeout=30_000)
+    mine.counted("pressed while cut off", done(session, "pressed while cut off").execution_count or 0)
+    assert len(all_of(session, "pressed while cut off")) == 1
+    wanted = ["for n in range", "draft =", "an agent went on", "pressed while cut off"]
+    for source in wanted:
+        expect(mine.cell(source)).to_have_count(1)
+    expect(mine.cell("draft = 'typed while cut off'")).to_have_count(1)
+    assert mine.page.evaluate("window.oneLife") is True
+    theirs = pages(session, elsewhere=True)
+    for source in wanted:
+        expect(theirs.cell(source)).to_have_count(1)
+    all_lines(theirs, session)
+    eventually(lambda: saved(session, "typed while cut off") is not None, 20, "the file has the edit")
+    assert ["draft" in "".join(cell["source"]) for cell in file_of(session)["cells"]].count(True) == 1
 
 
 def test_jupyter_server_killed_in_mid_cell(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 
 import psutil
@@ -74,6 +75,26 @@ def test_the_token_is_in_no_log_and_no_argv(
     environment = places.home().parent / "home" / "sessions" / session.name / "supervisor.log"
     assert not environment.exists() or lab.token not in environment.read_text(errors="replace")
     assert session.execute(f"import os; {lab.token[:8]!r} in repr(dict(os.environ))").text in ("", "False")
+
+
+def test_nobody_is_asked_about_news_and_no_other_host_is_asked_for_any(
+    session: kr.Session, notebook: NotebookPage, lab: LabServer
+) -> None:
+    """JupyterLab 4.6 asks whether to fetch news whatever `LabApp.news_url` says, and after either answer has
+    its server look for a newer release. The part of the page that does both is left out.
+    """
+    asked: list[str] = []
+    notebook.page.on("request", lambda request: asked.append(request.url))
+    notebook.reload()
+    notebook.run("print('a while later')")
+    notebook.shows("a while later", "a while later")
+    expect(notebook.page.get_by_text("official Jupyter news")).to_have_count(0)
+    assert [url for url in asked if not url.startswith((lab.base, "data:", "blob:"))] == []
+    assert [url for url in asked if "/lab/api/news" in url or "/lab/api/update" in url] == []
+    configured = notebook.page.evaluate("document.getElementById('jupyter-config-data').textContent")
+    disabled = json.loads(configured)["disabledExtensions"]
+    assert "@jupyterlab/apputils-extension:announcements" in disabled
+    assert "@jupyterlab/notebook-extension:cell-executor" in disabled, "and what others disable still is"
 
 
 def test_an_agents_html_and_javascript_do_nothing_until_trusted(session: kr.Session, pages: Open) -> None:

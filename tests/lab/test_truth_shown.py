@@ -8,6 +8,7 @@ from playwright.sync_api import expect
 
 import kernel_runtime as kr
 from tests.contract.stock import kernel_of, kill, kinds_of_entries
+from tests.lab.gate import Gate
 from tests.lab.page import NotebookPage, Open
 from tests.lab.record import all_of, done, row
 from tests.support import eventually, krt, krt_json
@@ -39,6 +40,30 @@ def test_each_cell_shows_its_truth(session: kr.Session, notebook: NotebookPage) 
         "price = 20": "live",
     }.items():
         assert truth_of(session, source) == truth
+
+
+def test_a_cell_under_way_says_so_and_an_empty_one_says_nothing(
+    session: kr.Session, notebook: NotebookPage, gate: Gate
+) -> None:
+    """Whoever ran it, and whatever most cells are: here most are under way."""
+    notebook.run(f"print('mine')\n{gate.wait}")
+    session.submit("print('theirs')")
+    expect(notebook.badge("print('mine')")).to_have_text("running", timeout=15_000)
+    expect(notebook.badge("print('theirs')")).to_contain_text("queued", timeout=15_000)
+    expect(notebook.badge("print('theirs')")).to_contain_text("agent:host")
+    expect(notebook.section("not-live").locator("[data-krt-cell]")).to_have_count(0)
+    gate.open()
+    expect(notebook.badge("print('mine')")).to_have_count(0, timeout=15_000)
+    expect(notebook.badge("print('theirs')")).to_have_text("agent:host", timeout=15_000)
+    asked = session.submit("input('Yes? ')")
+    expect(notebook.badge("input('Yes? ')")).to_contain_text("blocked", timeout=15_000)
+    session.answer("yes")
+    asked.wait(timeout=20)
+    notebook.retype("print('mine')", " ")
+    empty = notebook.page.locator(".jp-Notebook .jp-CodeCell:not(:has(.cm-line:not(:empty)))")
+    expect(notebook.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .krt-badge")).to_have_count(0)
+    expect(empty.locator(".krt-badge")).to_have_count(0)
+    expect(notebook.section("not-live")).to_contain_text("Every cell that ran still stands.")
 
 
 def test_a_cell_that_somebody_edited_shows_it(session: kr.Session, notebook: NotebookPage) -> None:
@@ -116,6 +141,8 @@ def test_claims_are_shown_and_checked(session: kr.Session, notebook: NotebookPag
 def test_a_loss_offers_a_plan_and_its_buttons_work(session: kr.Session, notebook: NotebookPage) -> None:
     notebook.run("costly = sum(range(100))")
     assert done(session, "costly =").outcome == "ok"
+    expect(notebook.section("state")).to_contain_text("idle", timeout=15_000)
+    expect(notebook.section("loss")).to_have_count(0)
     kill(kernel_of(session))
     loss = notebook.section("loss")
     expect(loss).to_be_visible(timeout=20_000)
@@ -140,11 +167,11 @@ def test_the_panel_asks_before_it_restarts(session: kr.Session, pages: Open) -> 
     notebook.run("first_life = True")
     done(session, "first_life")
     session.restart()
-    notebook.section("loss").locator("[data-krt-action='restart']").click()
+    notebook.section("state").locator("[data-krt-action='restart']").click()
     expect(notebook.dialog).to_contain_text("incarnation 2")
     notebook.dialog.locator(".jp-mod-reject").click()
     assert session.row()["incarnation"] == 2
-    notebook.section("loss").locator("[data-krt-action='restart']").click()
+    notebook.section("state").locator("[data-krt-action='restart']").click()
     notebook.dialog.locator(".jp-mod-accept").click()
     expect(notebook.section("state")).to_contain_text("incarnation 3", timeout=20_000)
     assert session.row()["incarnation"] == 3
