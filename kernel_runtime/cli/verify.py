@@ -58,7 +58,11 @@ def command(
         print(f"session {name}: {document['entries']:,} entries, chain whole, projections match, head {head}")
         _tell(document)
     else:
-        print(f"session {name}: the journal is not what was written ({document['entries']:,} entries read)")
+        unread = document["chain"] == "whole" and all(p["where"] == "archive" for p in document["problems"])
+        what = (
+            "its chain is whole, and not all of it could be checked" if unread else "is not what was written"
+        )
+        print(f"session {name}: the journal: {what} ({document['entries']:,} entries read)")
         _tell(document)
         print(f"  next: keep a copy of {session.directory}; what is listed is what cannot be relied on")
     return 0 if document["ok"] else frame.INTEGRITY
