@@ -12,7 +12,7 @@ compile() {
     --no-emit-index-url --no-emit-trusted-host --no-emit-find-links --annotation-style=line "${@:2}"
 }
 
-compile "$1" --output-file requirements/dev.txt --constraint requirements/constraints.in --extra demo --extra lab --extra test --extra dev pyproject.toml
+compile "$1" --output-file requirements/dev.txt --constraint requirements/constraints.in --extra demo --extra lab --extra replay --extra test --extra dev pyproject.toml
 # What a user installs: the developers' versions and nothing else. demo.txt has the tour's data and tools too.
 compile "$1" --output-file requirements/run.txt --constraint requirements/dev.txt pyproject.toml
 compile "$1" --output-file requirements/demo.txt --constraint requirements/dev.txt --extra demo pyproject.toml
