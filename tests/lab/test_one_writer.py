@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 import subprocess
 import time
 from pathlib import Path
@@ -10,6 +11,7 @@ import nbformat
 from playwright.sync_api import expect
 
 import kernel_runtime as kr
+from kernel_runtime import places
 from tests.lab.page import NotebookPage, Open
 from tests.lab.record import done, file_of, saved
 from tests.lab.server import LabServer
@@ -34,9 +36,7 @@ def in_the_file(session: kr.Session, text: str) -> None:
 
 
 def at_rest(path: Path) -> None:
-    """The room has saved what it had. In the instant of a save another program's may go under, as the
-    documentation says of any editor; that is not what these tests are about.
-    """
+    """The room has saved what it had: who writes now what he read before that takes it out again."""
     eventually(lambda: time.time() - path.stat().st_mtime > 3, 60, "the room has nothing to save")
 
 
@@ -92,7 +92,8 @@ def test_a_file_edited_by_hand_under_an_open_page(session: kr.Session, notebook:
 def test_a_checkout_under_an_open_page(session: kr.Session, notebook: NotebookPage) -> None:
     """An old copy comes back: what ran since is put back, what people do afterwards is there too.
 
-    A cell that never ran and was in the replaced file goes with that file, as whoever checks it out asks.
+    A cell that never ran and was in the replaced file goes with that file, as a deletion does.
+    So the notebook as it was is kept, and the page says where.
     """
     path = path_of(session)
     repository = path.parent / f"repository-of-{session.name}"
@@ -114,6 +115,14 @@ def test_a_checkout_under_an_open_page(session: kr.Session, notebook: NotebookPa
     at_rest(path)
     run("checkout", "--", path.name)
     expect(notebook.cell("never_ran")).to_have_count(0, timeout=30_000)
+    (kept,) = (places.session_dir(session.name) / "replaced").iterdir()
+    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    notice = notebook.page.locator(".Toastify__toast", has_text="text of 1 cell")
+    notice.get_by_role("button", name="Read all of it").click()
+    expect(notebook.dialog).to_contain_text(str(kept))
+    notebook.dialog.get_by_role("button", name="Ok").click()
+    before = {cell.source for cell in nbformat.read(kept, as_version=4).cells}
+    assert before == {"origin = 1", "print('ran since')", "never_ran = 'and was saved'"}
     notebook.shows("ran since", "ran since")
     notebook.write("written = 'after'")
     session.execute("print('ran after')")
