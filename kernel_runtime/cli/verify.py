@@ -127,7 +127,7 @@ def _tell(document: dict[str, Any]) -> None:
             report.clean(f"  entries {one['first']} to {one['last']} sealed in {one['file']}: {one['state']}")
         )
     for one in document.get("signatures", []):
-        who = one["signer"] or "somebody unknown"
+        who = one["signer"] or "somebody"
         print(report.clean(f"  up to entry {one['seq']} signed by {who}, key {one['key']}"))
     for note in document.get("notes", []):
         print(report.clean(f"  {note}"))
