@@ -22,11 +22,12 @@ from kernel_runtime.replay.compare import differences, values
 from kernel_runtime.replay.compare.bridge import Bridge, Difference, RuleUse, Window
 from kernel_runtime.replay.compare.outputs import Unit, by_stream, units
 from kernel_runtime.replay.compare.outputs import compare as compare_units
-from kernel_runtime.replay.compare.rules import RULES, STRICT, Rule, RuleSet, choose
+from kernel_runtime.replay.compare.rules import NAMES, RULES, STRICT, Rule, RuleSet, choose
 from kernel_runtime.replay.compare.text import attempt
 from kernel_runtime.replay.plan import Output, Step
 
 __all__ = [
+    "NAMES",
     "RULES",
     "STRICT",
     "Comparison",
@@ -130,7 +131,7 @@ class _Lists:
         pairs = _pairs(self._recorded, self._replayed)
         if pairs is not None and (found := self._agreement(pairs)) is not None:
             return _agreed(found, told)
-        if "interleaving" in self._rules.on:
+        if "interleaving" in self._rules.on and _has_both_streams(self._recorded):
             grouped = _pairs(by_stream(self._recorded), by_stream(self._replayed))
             if grouped is not None and (found := self._agreement(grouped)) is not None:
                 one, two = (_order(found_units) for found_units in (self._recorded, self._replayed))
@@ -218,14 +219,19 @@ def _equal(one: Unit, two: Unit) -> bool:
     """Whether two outputs of one shape are equal texts. JSON is not asked: there, `1 == True`."""
     if one.kind == "stream":
         return one.text == two.text
-    if one.kind == "other" or not all(isinstance(value, str | list) for value in one.data.values()):
-        return False
-    return one.data == two.data
+    if one.kind == "error":
+        return one.data == two.data
+    both = (*one.data.values(), *two.data.values())
+    return one.kind != "other" and all(isinstance(value, str) for value in both) and one.data == two.data
 
 
 def _agreed(found: list[RuleUse], told: list[str]) -> Comparison:
     verdict = "same-normalized" if found else "same"
     return Comparison(verdict=verdict, rules=found[:_MAX_USES], told=told)
+
+
+def _has_both_streams(found: list[Unit]) -> bool:
+    return len({unit.name for unit in found if unit.kind == "stream"}) > 1
 
 
 def _order(found: list[Unit]) -> str:

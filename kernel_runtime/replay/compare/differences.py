@@ -150,9 +150,10 @@ def _paired(recorded: list[Unit], replayed: list[Unit]) -> list[tuple[Unit | Non
         return _paired_by_kind(recorded, replayed)
     try:
         from nbdime import diff_notebooks  # type: ignore[import-untyped]
+        from nbformat import from_dict
     except ImportError:
         return _paired_by_kind(recorded, replayed)
-    operations = diff_notebooks(_notebook(recorded), _notebook(replayed))
+    operations = diff_notebooks(from_dict(_notebook(recorded)), from_dict(_notebook(replayed)))
     for key in ("cells", 0, "outputs"):
         patch = next((step for step in operations if step.key == key and step.op == "patch"), None)
         if patch is None:

@@ -17,7 +17,7 @@ from functools import partial
 from kernel_runtime.core.stream_text import StreamText
 from kernel_runtime.replay.compare.bridge import Bridge, Differs
 from kernel_runtime.replay.compare.sets import order_sets
-from kernel_runtime.replay.compare.tokens import Token, iterate
+from kernel_runtime.replay.compare.tokens import Token, spaced, token
 from kernel_runtime.replay.compare.words import same, same_loops
 
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*+[ -/]*+[@-~]|\][^\x07\x1b]*+(?:\x07|\x1b\\)|[@-Z\\^_])")
@@ -63,6 +63,8 @@ def compare(bridge: Bridge, recorded: str, replayed: str) -> None:
         if (ordered, other) != (one, two) and (ordered == other or _agree(bridge, ordered, other)):
             bridge.use("set-order", *_first_that_differs(one, two))
             return
+    if bridge.quick:
+        bridge.differ(one, two)
     _lines(bridge, one, two)
 
 
@@ -212,16 +214,13 @@ def _is_table(lines: list[str]) -> bool:
 
 
 def _walk(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
-    """Both token lists side by side, spaces apart. The first difference ends it."""
-    first, second = _Words(one), _Words(two)
+    """Both sides token by token, spaces apart. The first difference ends it: most lie near the beginning."""
     depth = 0
     previous = ""
-    while True:
-        space, other_space = first.space(), second.space()
-        word, other = first.word(), second.word()
+    for (space, word), (other_space, other) in zip(spaced(one), spaced(two), strict=False):
         if space != other_space:
             aligned = bridge.on("alignment") and _aligns(
-                space, other_space, previous, word=word, other=other, depth=depth, table=table
+                space, other_space, previous, word=token(word), other=token(other), depth=depth, table=table
             )
             if not aligned:
                 bridge.differ(one, two)
@@ -231,31 +230,15 @@ def _walk(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
             if word is not other:
                 bridge.differ(one, two)
             return
-        if word.text != other.text and not same(bridge, one, word, two, other):
+        text = word[0]
+        if text != other[0] and not same(bridge, one, token(word), two, token(other)):
             bridge.differ(one, two)
             return
-        depth += {"[": 1, "]": -1}.get(word.text, 0)
-        previous = word.kind if word.kind == "number" else word.text
-
-
-class _Words:
-    """Tokens as they are asked for: most texts that differ do so near their beginning."""
-
-    def __init__(self, text: str) -> None:
-        self._tokens = iterate(text)
-        self._next = next(self._tokens, None)
-
-    def space(self) -> str:
-        if self._next is not None and self._next.kind == "space":
-            found = self._next.text
-            self._next = next(self._tokens, None)
-            return found
-        return ""
-
-    def word(self) -> Token | None:
-        token = self._next
-        self._next = next(self._tokens, None)
-        return token
+        if text == "[":
+            depth += 1
+        elif text == "]":
+            depth -= 1
+        previous = "number" if word.lastgroup == "number" else text
 
 
 def _aligns(

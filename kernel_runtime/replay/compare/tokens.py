@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, overload
 
 _MONTH = r"(?:Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec)"
 _DAY = r"(?:Mon|Tue|Wed|Thu|Fri|Sat|Sun)"
@@ -52,14 +52,30 @@ class Token(NamedTuple):
     start: int
 
 
-def iterate(text: str) -> Iterator[Token]:
-    """The text cut into tokens, as they are asked for."""
-    for found in _TOKEN.finditer(text):
-        yield Token(found.lastgroup or "", found.group(), found.start())
+@overload
+def token(found: re.Match[str]) -> Token: ...
+@overload
+def token(found: None) -> None: ...
+def token(found: re.Match[str] | None) -> Token | None:
+    """What `spaced` found, as a token."""
+    return None if found is None else Token(found.lastgroup or "", found[0], found.start())
 
 
 def tokens(text: str) -> list[Token]:
-    return list(iterate(text))
+    """The text cut into tokens."""
+    return [token(found) for found in _TOKEN.finditer(text)]
+
+
+def spaced(text: str) -> Iterator[tuple[str, re.Match[str] | None]]:
+    """Each token that is no space, with the space before it; at the end the space that is left, and None."""
+    space = ""
+    for found in _TOKEN.finditer(text):
+        if found.lastgroup == "space":
+            space = found[0]
+        else:
+            yield space, found
+            space = ""
+    yield space, None
 
 
 _NUMBER = re.compile(

@@ -38,6 +38,7 @@ _CPU_TIMES = re.compile(r"^\s{0,8}(?:CPU times:|Wall time:)")
 _TIMED_AFTER = re.compile(r"\s?(?:elapsed\b|per loop\b|/(?:step|it|epoch|batch|sample)\b)")
 _DECIMAL = re.compile(r"[.e]")
 _LOOPS = re.compile(r"(?P<runs>\d{1,9}) runs?, [\d,]{1,20} loops? each")
+_PER_LOOP = " per loop (mean ± std. dev. of "
 _TEMP_ROOT = re.compile(
     r"(?P<root>/tmp|/var/tmp|/private/tmp|/(?:private/)?var/folders/\w{2}/\w{1,64}/T)"
     r"/(?P<name>[\w.+@%=~-]++)(?P<rest>.*)",
@@ -148,12 +149,10 @@ def _is_timed(text: str, token: Token) -> bool:
 
 def same_loops(bridge: Bridge, recorded: str, replayed: str) -> bool:
     """Whether two lines of %timeit tell of as many runs: loops and times are the machine's."""
-    if not bridge.on("timings"):
+    if not bridge.on("timings") or not (_PER_LOOP in recorded and _PER_LOOP in replayed):
         return False
     one, two = _LOOPS.search(recorded), _LOOPS.search(replayed)
-    if one is None or two is None or " per loop (mean ± std. dev. of " not in recorded:
-        return False
-    if " per loop (mean ± std. dev. of " not in replayed or one["runs"] != two["runs"]:
+    if one is None or two is None or one["runs"] != two["runs"]:
         return False
     return recorded[one.end() :] == replayed[two.end() :] and _pass(bridge, "timings", recorded, replayed)
 

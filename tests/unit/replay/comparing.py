@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import io
+from collections.abc import Callable
 from typing import Any
 
 from kernel_runtime.replay.compare import RuleSet, Window, compare_outputs
@@ -43,13 +44,20 @@ def judge(recorded: Any, replayed: Any, rules: RuleSet | None = None) -> tuple[s
     return found.verdict, found.rule_names
 
 
-def picture(pixels: Any, mode: str = "RGB", form: str = "PNG", **options: Any) -> str:
-    """An image in base64: `pixels` is a colour and a size, or a function of an image that changes it."""
+def picture(
+    draw: Callable[[Any], None] | None = None,
+    *,
+    mode: str = "RGB",
+    form: str = "PNG",
+    size: tuple[int, int] = (40, 30),
+    **options: Any,
+) -> str:
+    """A grey image in base64 on which `draw` has drawn; `options` are the writer's."""
     from PIL import Image
 
-    image = Image.new(mode, (40, 30), 0 if mode in ("L", "I;16", "P", "1") else (120, 130, 140, 255)[: len(mode)])
-    if pixels is not None:
-        pixels(image)
+    image = Image.new(mode, size, 0 if mode == "I;16" else (120, 130, 140, 255)[: len(mode)])
+    if draw is not None:
+        draw(image)
     file = io.BytesIO()
     image.save(file, form, **options)
     return base64.b64encode(file.getvalue()).decode()
