@@ -12,13 +12,13 @@ import kernel_runtime as kr
 from tests.contract.stock import executions, kernel_of, running_session
 from tests.jupyter.hub import Hub, Person
 from tests.jupyter.installed import Installed
-from tests.support import eventually, krt_json, processes_of
+from tests.support import eventually, krt, processes_of
 
 pytestmark = pytest.mark.timeout(400)  # a wheel, a hub, and servers that it starts one after the other
 
 
 @pytest.fixture(scope="module")
-def bob_env(krt_home: Path) -> Iterator[dict[str, str]]:
+def bobs(krt_home: Path) -> Iterator[dict[str, str]]:
     """Where bob's sessions are; alice's are where those of the tests are."""
     place = krt_home.parent / "bob"
     yield {
@@ -30,11 +30,11 @@ def bob_env(krt_home: Path) -> Iterator[dict[str, str]]:
 
 
 @pytest.fixture(scope="module")
-def hub(krt_home: Path, bob_env: dict[str, str], wheel: Installed) -> Iterator[Hub]:
+def hub(krt_home: Path, bobs: dict[str, str], wheel: Installed) -> Iterator[Hub]:
     place = krt_home.parent / "hub"
     place.mkdir()
     alice = {name: os.environ[name] for name in ("KRT_HOME", "KRT_RUNTIME_DIR")}
-    hub = Hub(place, wheel, {"alice": alice, "bob": bob_env})
+    hub = Hub(place, wheel, {"alice": alice, "bob": bobs})
     hub.start()
     yield hub
     hub.stop()
@@ -94,9 +94,10 @@ def test_an_agents_session_goes_on_while_the_hub_stops_and_starts_the_server(
     assert kernel_of(session) == kernel
 
 
-def test_two_people_do_not_meet(alice: Person, session: kr.Session, bob_env: dict[str, str]) -> None:
+def test_two_people_do_not_meet(alice: Person, session: kr.Session, bobs: dict[str, str]) -> None:
     bob = Person(alice.hub, "bob")
-    krt_json("exec", "secrets", "theirs = 1", "--create", **bob_env)
+    done = krt("exec", "secrets", "theirs = 1", "--create", timeout=60, **bobs)
+    assert done.returncode == 0, done.stderr
     try:
         bob.log_in()
         bob.start_server()
@@ -110,4 +111,4 @@ def test_two_people_do_not_meet(alice: Person, session: kr.Session, bob_env: dic
         assert bob.ask("GET", "/api/kernels", base=alice.base)[0] == 403
         assert bob.ask("GET", "/kernel-runtime/api/sessions", base=alice.base)[0] == 403
     finally:
-        krt_json("stop", "secrets", **bob_env)
+        krt("stop", "secrets", timeout=60, **bobs)
