@@ -5,7 +5,7 @@
     │   ├── UsageError              exit 2   InvalidName, InvalidSource, InvalidNotebook, UnknownKernelSpec,
     │   │                                    BadProbe
     │   ├── NotFound                exit 3   NoSuchSession, NoSuchExecution, NoSuchNotebook,
-    │   │                                    NoSuchProcess
+    │   │                                    NoSuchProcess, NoSuchVariable
     │   └── Refused                 exit 4   nothing was run: SessionExists, HeapLost, IncarnationMismatch,
     │                                        KeyConflict, CrashLoop, NotBlocked, NotAllowed,
     │                                        SpawnFailed
@@ -104,6 +104,10 @@ class NoSuchNotebook(NotFound):
 
 class NoSuchProcess(NotFound):
     """No managed process of that name in this session."""
+
+
+class NoSuchVariable(NotFound):
+    """No execution of this session bound or changed a name like that."""
 
 
 class Refused(CallerError):

@@ -45,6 +45,7 @@ TABLE: dict[str, dict[str, str]] = {
         "export": "Write the session's notebook to a file.",
     },
     "Auditing": {
+        "why": "Say which executions made a variable's value.",
         "replay": "Run a record again in a fresh kernel; say what comes out otherwise.",
         "bundle": "Write the session's record to one file that checks itself.",
         "sign": "Vouch for the journal up to now with a key.",
