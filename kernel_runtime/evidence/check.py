@@ -6,7 +6,6 @@ render the notebook anew and compare.
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -80,30 +79,25 @@ def check_bundle(
         return found
     with path.open("rb") as file:
         members = {one.name: one for one in standalone.read_directory(file)}
-        read = {
-            name: b"".join(standalone.unpacked(file, members[name]))
-            for name in (standalone.MANIFEST, "README.txt", "krt_verify.py")
-        }
-        version = msgspec.json.decode(read[standalone.MANIFEST])["kernel_runtime"]
-        if version != __version__:
-            found["notes"].append(
-                f"made by kernel-runtime {version}: what it renders is not checked by {__version__}"
-            )
-            return found
-        for name, ours in (("README.txt", README.encode()), ("krt_verify.py", verifier())):
-            if read[name] != ours:
-                _add(found, name, f"is not the one of kernel-runtime {version}")
-        if members[standalone.JOURNAL].size > RENDERED and not notebook:
-            found["notes"].append("the notebook was not rendered anew to compare: --notebook does so")
-            return found
-        with tempfile.TemporaryDirectory() as directory:
-            journal = restore.unchecked(path, Path(directory))
-            with JournalReader.open(journal) as reader:
-                rendered = notebook_of(reader)
-        same = rendered == b"".join(standalone.unpacked(file, members["notebook.ipynb"]))
-        found["notebook"] = "match" if same else "differs"
-        if not same:
-            _add(found, "notebook.ipynb", "is not what the journal gives")
+        manifest = msgspec.json.decode(b"".join(standalone.unpacked(file, members[standalone.MANIFEST])))
+    version, told = manifest["kernel_runtime"], manifest["members"]
+    if version != __version__:
+        found["notes"].append(
+            f"made by kernel-runtime {version}; {__version__} does not judge what that renders"
+        )
+        return found
+    for name, ours in (("README.txt", README.encode()), ("krt_verify.py", verifier())):
+        if told[name]["sha256"] != standalone.sha256(ours):
+            _add(found, name, f"is not the one of kernel-runtime {version}")
+    if members[standalone.JOURNAL].size > RENDERED and not notebook:
+        found["notes"].append("the notebook was not rendered anew to compare: --notebook does so")
+        return found
+    with restore.reader_of(path) as reader:
+        rendered = notebook_of(reader)
+    same = told["notebook.ipynb"]["sha256"] == standalone.sha256(rendered)
+    found["notebook"] = "match" if same else "differs"
+    if not same:
+        _add(found, "notebook.ipynb", "is not what the journal gives")
     return found
 
 

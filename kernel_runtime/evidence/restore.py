@@ -39,6 +39,13 @@ def open_bundle(path: Path) -> Iterator[JournalReader]:
             hint=f"`krt verify {path}` lists all of it",
             problems=found["problems"],
         )
+    with reader_of(path) as reader:
+        yield reader
+
+
+@contextmanager
+def reader_of(path: Path) -> Iterator[JournalReader]:
+    """As `open_bundle`, of a bundle that was verified already."""
     with TemporaryDirectory() as directory, JournalReader.open(unchecked(path, Path(directory))) as reader:
         yield reader
 

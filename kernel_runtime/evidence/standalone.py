@@ -332,35 +332,37 @@ def fingerprint(key: str) -> str:
 
 def head_message(session_id: str | None, seq: int, hash_: str) -> bytes:
     """What `krt sign` signs."""
-    return f"kernel-runtime journal {session_id} {seq} {hash_}\n".encode()
+    return f"kernel-runtime journal {session_id} {seq} {hash_}\n".encode("utf-8", "backslashreplace")
 
 
-_SIGNER = re.compile(r'("[^"]+"|\S+)\s+(?:((?:[\w-]+(?:="[^"]*")?,?)+)\s+)?ssh-ed25519\s+([\w+/=]+)(?:\s|$)')
+_OPTION = r'([\w-]+)(?:="([^"]*)")?'
+_SIGNER = re.compile(rf'("[^"]+"|\S+)\s+(?:({_OPTION}(?:,{_OPTION})*)\s+)?ssh-ed25519\s+([\w+/=]+)(?:\s|$)')
 
 
 def signer(allowed: str, key: str, namespace: str, now: float) -> str | None:
     """Whose key that is in an allowed_signers file, by the rules of ssh-keygen(1); None: nobody's."""
     for line in allowed.split("\n"):
         found = _SIGNER.match(line.strip())
-        if found is None or line.lstrip().startswith("#") or found.group(3) != key:
+        if found is None or line.lstrip().startswith("#") or found.group(7) != key:
             continue
-        options = {
-            name.lower(): value
-            for name, value in re.findall(r'([\w-]+)(?:="([^"]*)")?', found.group(2) or "")
-        }
-        patterns = [text.replace("[", "[[]") for text in options.pop("namespaces", "*").split(",")]
+        told = [(name.lower(), value) for name, value in re.findall(_OPTION, found.group(2) or "")]
+        options = {"namespaces": "*", "valid-after": "19700101Z", "valid-before": "99991231Z", **dict(told)}
+        patterns = [text.replace("[", "[[]") for text in options["namespaces"].split(",")]
         hits = {text[:1] == "!" for text in patterns if fnmatchcase(namespace, text.lstrip("!"))}
-        after, before = options.pop("valid-after", "19700101Z"), options.pop("valid-before", "99991231Z")
-        # what is left is cert-authority, or what nobody knows
-        if hits == {False} and not options and _moment(after) <= now <= _moment(before):
+        timely = _moment(options["valid-after"]) <= now <= _moment(options["valid-before"])
+        # more than these is cert-authority, or what nobody knows; and each stands once
+        if hits == {False} and timely and len(options) == 3 and len(told) == len(dict(told)):
             return found.group(1).strip('"')
     return None
 
 
 def _moment(text: str) -> float:
     digits = text.rstrip("Zz")
-    moment = time.strptime(digits, "%Y%m%d%H%M%S"[: {8: 6, 12: 10}.get(len(digits), 12)])
-    return calendar.timegm(moment) if digits != text else time.mktime(moment)
+    try:
+        moment = time.strptime(digits, "%Y%m%d%H%M%S"[: {8: 6, 12: 10}.get(len(digits), 12)])
+        return calendar.timegm(moment) if digits != text else time.mktime(moment)
+    except (ValueError, OverflowError):
+        return float("nan")  # neither before nor after anything
 
 
 # -- all of it

@@ -17,9 +17,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from kernel_runtime.errors import DiskFull, IntegrityFault, JournalCorrupt, NotFound, Refused
+from kernel_runtime.errors import DiskFull, IntegrityFault, JournalCorrupt, NotFound, Refused, StorageFault
 from kernel_runtime.evidence import bundle, check, restore, standalone
 from kernel_runtime.journal import Journal, JournalReader, verify
+from kernel_runtime.journal.archive import archive
+from kernel_runtime.journal.forms import Forms
+from kernel_runtime.journal.redact import Wanted, redact
 from kernel_runtime.model.facts import OutputRecorded
 from tests.unit.evidence.support import (
     ENVIRONMENT,
@@ -176,6 +179,7 @@ def test_a_session_that_works_meanwhile(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(members["environment.json"].splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_outputs_of_twenty_megabytes(tmp_path: Path):
     text = "".join(f"line {number} é{'.' * 2000}\n" for number in range(10_000))
     with create(tmp_path / "journal.db") as journal:
@@ -303,6 +307,28 @@ def test_what_was_taken_out_is_what_the_journal_says(tmp_path: Path, change: str
     found = standalone.verify(str(path))
     seq = {"more": 6, "other-entry": 5, "not-named": 9}[change]
     assert {"where": "payloads", "what": "payload does not fit its digest", "seq": seq} in found["problems"]
+
+
+def test_a_journal_that_was_redacted_and_archived(tmp_path: Path):
+    """A bundle needs no segment beside it, and holds nothing of what was taken out."""
+    path = journal_of_everything(tmp_path / "journal.db")
+    with Journal.open(path) as journal:
+        run(journal, "secret", source="login('hunter2-zwölf')", incarnation=2)
+        append(journal, printed("secret", "hunter2-zwölf " * 1000), incarnation=2)
+        redact(journal, Wanted(reason="a password", forms=Forms("hunter2-zwölf")), "human:kim", 2)
+        sealed = archive(journal, "human:kim", 2)
+        run(journal, "later", incarnation=2)
+    made = bundle.write(path, tmp_path / "alice.zip")
+    found = check.check_bundle(tmp_path / "alice.zip", None, None)
+    assert (found["ok"], found["notebook"], found["entries"]) == (True, "match", made.entries)
+    assert "zwölf".encode() not in b"".join(members_of(tmp_path / "alice.zip").values())
+    with restore.open_bundle(tmp_path / "alice.zip") as back, JournalReader.open(path) as reader:
+        assert [entry.hash for entry in back.entries()] == [entry.hash for entry in reader.entries()]
+        assert back.source("secret") == reader.source("secret")
+    (tmp_path / sealed.file).unlink()
+    with pytest.raises(StorageFault, match="archive"):
+        bundle.write(path, tmp_path / "alice.zip", force=True)
+    assert check.check_bundle(tmp_path / "alice.zip", None, None)["ok"]
 
 
 # -- back to a journal

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import stat
 import struct
 import zipfile
@@ -14,7 +15,7 @@ import pytest
 
 from kernel_runtime.evidence import standalone
 from kernel_runtime.evidence.standalone import Member
-from tests.unit.evidence.support import closed, container, members_of, write
+from tests.unit.evidence.support import closed, container, members_of, repaired, rows_of, write
 
 
 @pytest.fixture(scope="module")
@@ -211,6 +212,36 @@ def test_lines_that_are_no_entries(bundle: Path, tmp_path: Path, line: bytes, to
     members = members_of(bundle)
     changed = container({**members, standalone.JOURNAL: line + members[standalone.JOURNAL]})
     assert told in problems(tmp_path, changed)
+
+
+@pytest.mark.parametrize("kind", ["SessionCreated", "GapRecorded", *standalone.NOTABLE])
+def test_payloads_that_are_not_of_their_kind(bundle: Path, tmp_path: Path, kind: str):
+    """Whatever stands there, the verifier says so and goes on."""
+    members = members_of(bundle)
+    strange: list[object] = [None, [], {}, "x", 1, float("inf"), "\ud800\x1b", [[]], {"x": []}]
+    fields = (
+        "seq",
+        "hash",
+        "signature",
+        "seqs",
+        "digests",
+        "replacements",
+        "messages",
+        "bytes",
+        "session_id",
+    )
+    payloads = ["", "x", "[" * 10_000, *(json.dumps(value) for value in strange)]
+    payloads += [json.dumps(dict.fromkeys(fields, value)) for value in strange]
+    payloads += [json.dumps({**dict.fromkeys(fields, "x"), "seq": 1, "hash": value}) for value in strange]
+    for payload in payloads:
+        rows = rows_of(members)
+        at = 0 if kind == "SessionCreated" else 9
+        rows[at][5], rows[at][10] = kind, payload
+        (tmp_path / "forged.zip").write_bytes(repaired(members, rows))
+        found = standalone.verify(str(tmp_path / "forged.zip"), None, "x")
+        assert not found["ok"]
+        assert json.dumps(found)
+        assert "\x1b" not in "".join(standalone.in_words(found))
 
 
 @pytest.mark.parametrize(

@@ -140,6 +140,10 @@ NOW = calendar.timegm((2026, 6, 1, 12, 0, 0))
         ('alice VALID-BEFORE="20260601115959Z" KEY', None),
         ('alice namespaces="m" KEY\nbob KEY', "bob"),
         ("alice KEY\nbob KEY", "alice"),
+        ('alice valid-after="20261399Z" KEY', None),
+        ('alice namespaces="n",namespaces="n" KEY', None),
+        ("alice " + "a" * 5000 + "! KEY", None),
+        ("alice " + "a," * 5000 + " KEY", None),
         ("", None),
     ],
 )
