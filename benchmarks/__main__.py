@@ -15,7 +15,7 @@ from pathlib import Path
 
 from benchmarks.measure import Result
 
-NAMES = ["round_trip", "attach", "output", "idle", "probe", "effects", "truth", "lab", "tithon"]
+NAMES = ["round_trip", "attach", "output", "idle", "probe", "effects", "truth", "replay", "lab", "tithon"]
 RESULTS = Path(__file__).parent / "RESULTS.md"
 _PACKAGES = ["ipykernel", "IPython", "jupyter_client", "pyzmq", "apsw", "msgspec"]
 

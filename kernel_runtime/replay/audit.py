@@ -16,7 +16,8 @@ from kernel_runtime.replay import workspace
 from kernel_runtime.replay.compare import RuleSet
 from kernel_runtime.replay.downstream import downstream
 from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
-from kernel_runtime.replay.plan import Plan, Run, Step
+from kernel_runtime.replay.gaps import what_is_there
+from kernel_runtime.replay.plan import Plan, Step
 from kernel_runtime.replay.result import Result
 from kernel_runtime.replay.sources import load
 from kernel_runtime.replay.verdict import judged
@@ -101,26 +102,13 @@ def replay(
     runs = [run(plan, how)]
     if two_times:
         runs.append(run(plan, how))
-    plan = with_gaps(plan, runs[0])
-    result = judged(plan, runs, downstream(plan, runs[0].ran), rules)
+    causes = downstream(plan, runs[0].ran)
+    plan, runs, gaps = what_is_there(plan, runs)
+    result = judged(plan, runs, causes, rules)
+    for row in result.executions:
+        if row["number"] in gaps and row["reason"] is None:
+            row["reason"] = gaps[row["number"]]
     return replace(result, integrity=found.integrity, settings=put, kept=keep)
-
-
-def with_gaps(plan: Plan, run: Run) -> Plan:
-    """The plan without outputs that the record does not hold whole, unless the replay has the same gaps.
-
-    Where the same bound cut both, what is there of both can be compared.
-    """
-    steps: list[Step] = []
-    for step, ran in zip(plan.steps, run.ran, strict=True):
-        replayed = {gap["reason"] for gap in ran.step.gaps} if ran.step is not None else set()
-        recorded = {gap["reason"] for gap in step.gaps}
-        if recorded != replayed and ran.step is not None and step.uncompared is None:
-            whose, gaps = ("record", step.gaps) if recorded else ("replay", ran.step.gaps)
-            told = ", ".join(f"{gap['messages']} messages ({gap['reason']})" for gap in gaps)
-            step = replace(step, uncompared=f"gap: the {whose} does not hold {told}")  # noqa: PLW2901
-        steps.append(step)
-    return replace(plan, steps=steps)
 
 
 def _refuse_effects(plan: Plan, keep: str) -> None:

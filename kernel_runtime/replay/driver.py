@@ -97,6 +97,9 @@ class _Driving:
         path = self._where.directory / "orders.json"
         path.write_bytes(msgspec.json.encode(orders))
         path.chmod(0o600)
+        if self._plan.bounds is not None and self._how.keep is None:
+            self._where.home.mkdir(mode=0o700)
+            (self._where.home / "bounds.json").write_bytes(msgspec.json.encode(self._plan.bounds))
         self._drive(orders)
         seconds = time.monotonic() - started
         found = self._read()
@@ -227,13 +230,9 @@ class _Driving:
         with JournalReader.open(path) as reader:
             came = plan_of_journal(reader, "replay")
         by_key = {step.key: step for step in came.steps}
-        lost = next((step.number for step in came.steps if step.outcome == "died"), None)
         for number, ran in self._ran.items():
             step = by_key.get(KEY.format(number))
-            if step is None:
-                continue
-            if step.outcome == "aborted":
-                ran.skip = "the kernel of the replay died before it" if lost else "it was not run"
+            if step is None or step.outcome == "aborted":
                 continue
             ran.step = msgspec.structs.replace(step, number=number)
         return Run(

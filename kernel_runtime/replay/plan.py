@@ -151,6 +151,8 @@ class Plan(Struct, kw_only=True, omit_defaults=True):
     """late output that had come when the record ended"""
     environment: dict[str, Any] | None = None
     """the content of the record's last EnvironmentRecorded"""
+    bounds: dict[str, Any] | None = None
+    """how much output is kept (`bounds.json`), so that a replay meets the bounds that the record met"""
     session_id: str = ""
     head: int = 0
     """the record's last entry that was taken in"""

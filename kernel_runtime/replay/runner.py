@@ -58,6 +58,8 @@ LATE_BOUND = 60.0
 """seconds that late output is waited for at most"""
 EXTRA_QUESTIONS = 3
 """questions that are not in the record and get the end of input, before a step is interrupted"""
+INTERRUPTS = 3
+"""times that a step is interrupted, each with its patience, before its kernel is stopped"""
 
 _encoder = msgspec.json.Encoder()
 
@@ -262,7 +264,10 @@ class Runner:
         unasked = running.order.inputs[running.asked :] if fact.outcome in ("ok", "error") else []
         for recorded in unasked:
             _tell(Event(kind="unasked", number=number, prompt=recorded.prompt))
-        _tell(Event(kind="ended", number=number, outcome=fact.outcome))
+        if fact.outcome == "aborted":
+            _tell(Event(kind="not-run", number=number, text=self._lost or "it was aborted before it began"))
+        else:
+            _tell(Event(kind="ended", number=number, outcome=fact.outcome))
 
     def _kernel_gone(self, fact: KernelDied | KernelStopped, incarnation: int) -> bool:
         if self._restarting or incarnation != self._incarnation or self._lost is not None:
@@ -289,11 +294,13 @@ class Runner:
             return
         running.interrupted = True
         self._remark(running, f"it was interrupted: {why}")
-        reached = await self._session.interrupt(running.execution_id)
-        if not reached.ended and running.ended_at is None:
-            self._remark(running, "no interrupt ended it: its kernel was stopped")
-            self._lost = f"the kernel was stopped: step {running.order.number} could not be interrupted"
-            await self._restart()
+        for _ in range(INTERRUPTS):
+            reached = await self._session.interrupt(running.execution_id)
+            if reached.ended or running.ended_at is not None:
+                return
+        self._remark(running, "no interrupt ended it: its kernel was stopped")
+        self._lost = f"the kernel was stopped: step {running.order.number} could not be interrupted"
+        await self._restart()
 
     # questions
 

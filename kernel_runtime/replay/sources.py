@@ -9,9 +9,12 @@ from __future__ import annotations
 import zipfile
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any
 
+import msgspec
 from msgspec import Struct
 
+from kernel_runtime import places
 from kernel_runtime.client import session_files
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import (
@@ -84,6 +87,7 @@ def _session(session: SessionFile, *, order: str | None, until: int | None, forc
         plan = plan_of_journal(
             reader, session.name, until=until, order=order or "executed", tags=_tags(session)
         )
+    plan.bounds = _bounds(session)
     return Source(plan=plan, integrity={"ok": report.ok, "problems": problems})
 
 
@@ -126,6 +130,18 @@ def check_until(head: int, name: str, until: int | None) -> None:
         raise UsageError(
             f"{name} has no entry {until}: it has 1 to {head}", hint=f"`krt log {name}` lists them"
         )
+
+
+def _bounds(session: SessionFile) -> dict[str, Any] | None:
+    for path in (session.directory / "bounds.json", places.home() / "bounds.json"):
+        try:
+            found: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict)
+        except FileNotFoundError:
+            continue
+        except msgspec.MsgspecError as error:
+            raise UsageError(f"{path}: {error}", hint="an object of numbers", path=str(path)) from error
+        return found
+    return None
 
 
 def _tags(session: SessionFile) -> dict[str, list[str]]:
