@@ -204,7 +204,7 @@ export function evidence(found: Record<string, unknown>): string {
       parts.push(`${key}: ${value}`);
     } else if (Array.isArray(value)) {
       const words = value.map(one => (typeof one === 'object' && one !== null ? nameOf(one) : String(one)));
-      parts.push(`${key}: ${words.filter(Boolean).join(', ')}`);
+      parts.push(`${key}: ${words.filter(Boolean).join(', ') || 'none'}`);
     } else if (typeof value === 'object' && value !== null) {
       parts.push(`${key}: ${Object.keys(value).join(', ')}`);
     }

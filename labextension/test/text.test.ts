@@ -89,8 +89,8 @@ test('without an overview who ran it is told all the same', () => {
 
 test('evidence is facts and reasons, not digests', () => {
   assert.equal(
-    evidence({ digest: 'f00', as_of: 7, exists: true, reads: ['a', 'b'], last: { truth: 1 } }),
-    'exists: true; reads: a, b; last: truth'
+    evidence({ digest: 'f00', as_of: 7, exists: true, reads: ['a', 'b'], last: { truth: 1 }, listening: [] }),
+    'exists: true; reads: a, b; last: truth; listening: none'
   );
   assert.ok(evidence({ text: 'x'.repeat(1000) }).length <= 300);
 });
