@@ -73,12 +73,14 @@ class OpenFile:
     def is_known(self) -> bool:
         return self._path is not None
 
+    def look(self) -> Mark | None:
+        """The mark that the file has now; None: there is none, or it is not known."""
+        return mark_of(self._path) if self._path is not None else None
+
     def has_changed(self) -> bool:
         """Whether somebody else wrote the file since, also with an older date."""
-        if self._path is None or self._mark is None:
-            return False
-        now = mark_of(self._path)
-        return now is not None and now[:3] != self._mark[:3]
+        now = self.look()
+        return now is not None and self._mark is not None and now[:3] != self._mark[:3]
 
     def write(self, path: Path, data: bytes) -> bool:
         """False: it holds something else than was seen."""

@@ -30,6 +30,7 @@ from kernel_runtime.jupyter.room_base import KeptBase
 from kernel_runtime.jupyter.room_content import as_bytes, as_saved, with_ids
 from kernel_runtime.jupyter.room_merge import Base, Merged, Side, base_of, gone, merge, without
 from kernel_runtime.notebook.document import joined
+from kernel_runtime.notebook.put import Mark
 from kernel_runtime.notebook.replaced import Replaced
 
 log = logging.getLogger("kernel_runtime.jupyter")
@@ -45,6 +46,8 @@ SHARE = 10
 _RELEASE = 3.0
 """seconds that leaving waits for the supervisor to take the file back"""
 _TRIES = 5
+_SETTLING = 2.0
+"""seconds for which a file that cannot be read may still be in the middle of somebody's save"""
 _OWN = 60.0
 """seconds for which text that another program wrote into the file is that program's own to write over"""
 
@@ -78,6 +81,10 @@ class RoomKeeper:
         """text that another program put into the document, and when"""
         self._notes: list[str] | None = []
         """to be told once the document is there"""
+        self._no_notebook: Mark | None = None
+        """the file that people were told cannot be read"""
+        self._from_file = False
+        """the document is being read from the file, or from what was kept of it"""
         self._left = False
 
     def keep(self, room: SessionRoom) -> None:
@@ -87,6 +94,7 @@ class RoomKeeper:
     # the room asks
 
     async def before_load(self) -> None:
+        self._from_file = True
         try:
             await asyncio.wait_for(self._hold(), PATIENCE)
         except TimeoutError:
@@ -98,7 +106,7 @@ class RoomKeeper:
 
     def loaded(self) -> None:
         assert self._notebook is not None
-        if self._base is None:
+        if self._base is None and self._from_file:
             self._base = base_of(self._notebook.content())
             self._bases.write(self._notebook, self._base)
         self._follow = Follow(self.session, self._notebook, self._tell)
@@ -134,10 +142,18 @@ class RoomKeeper:
             except Exception as error:  # noqa: BLE001 - as in `_save`
                 assert self._room is not None
                 self._room.complain(error)
-                self._tell(
-                    "Another program replaced the file by something that cannot be read as a notebook. It is "
-                    "left as it is, and what is here is not saved until the file is a notebook again."
-                )
+                self._tell_of_no_notebook()
+
+    def _tell_of_no_notebook(self) -> None:
+        """Tell, once, of a file that cannot be read and is not in the middle of somebody's save."""
+        mark = self.disk.look()
+        if mark is None or mark == self._no_notebook or time.time() - mark[1] / 1e9 < _SETTLING:
+            return
+        self._no_notebook = mark
+        self._tell(
+            "The file was replaced by something that cannot be read as a notebook. It is left as it is, and "
+            "what is here is not saved until it is a notebook again."
+        )
 
     async def leave(self) -> None:
         if self._left:

@@ -259,13 +259,19 @@ def _is_being_written(path: Path) -> bool:
 
 
 def _written_beside(path: Path, data: bytes, mode: int) -> Path:
-    """A file in the same directory that holds it, synced, with the mode that `path` is to have."""
+    """A file in the same directory that holds it, synced, with the mode and group that `path` is to have."""
     _sweep(path)
+    group = -1
     with suppress(FileNotFoundError):
-        mode = stat.S_IMODE(path.stat().st_mode)
+        info = path.stat()
+        mode, group = stat.S_IMODE(info.st_mode), info.st_gid
     temporary = path.with_name(f".{path.name}.krt-{os.getpid()}")
     try:
         _write_synced(temporary, data, mode)
+        if group not in {-1, temporary.stat().st_gid}:
+            with suppress(PermissionError):  # of a group that we are not in
+                os.chown(temporary, -1, group)
+                temporary.chmod(mode)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise

@@ -123,16 +123,19 @@ def test_a_save_in_the_instant_of_the_rooms_is_merged(
     merged as any change from outside.
     """
     path = file_of(server, session)
+    by_another = {"cell_type": "markdown", "id": "by", "metadata": {}, "source": "by another"}
     (failpoint / "arm").touch()
     opened.type("text", "# typed")
     pid = int(eventually(lambda: _read(failpoint / "hit"), 30, "the server is about to save"))
     (failpoint / "arm").unlink()
-    eventually(lambda: process.run_state(pid) == "T", what="it is stopped")
-    document = json.loads(path.read_bytes())
-    assert "# typed" not in str(document)
-    document["cells"].append({"cell_type": "markdown", "id": "by", "metadata": {}, "source": "by another"})
-    replace(path, json.dumps(document).encode())
-    os.kill(pid, signal.SIGCONT)
+    try:
+        eventually(lambda: process.run_state(pid) == "T", what="it is stopped")
+        document = json.loads(path.read_bytes())
+        assert "# typed" not in str(document)
+        document["cells"].append(by_another)
+        replace(path, json.dumps(document).encode())
+    finally:
+        os.kill(pid, signal.SIGCONT)
     both = ["a = 1; a", "# typed", "by another"]
     opened.until(lambda: opened.sources() == both, what="both on the page")
     eventually(lambda: saved_sources(server, session) == both, what="both in the file")
