@@ -14,11 +14,21 @@ from kernel_runtime import places, process
 from kernel_runtime.client import session_files
 from kernel_runtime.client.connection import ControlLine
 from kernel_runtime.client.session_files import SessionFile
+from kernel_runtime.errors import NotFound
 from kernel_runtime.journal.forms import Forms
 
 _WITHIN = 3600.0
 """seconds: the whole journal is read, and its file written anew"""
 _PIECE = 1 << 22
+_NOTHING: dict[str, Any] = {
+    "entry": None,
+    "seqs": [],
+    "kinds": {},
+    "shared": 0,
+    "segments": [],
+    "swept": {},
+    "left": [],
+}
 
 
 async def redact(name: str, arguments: dict[str, Any], *, principal: str) -> dict[str, Any]:
@@ -39,16 +49,23 @@ async def redact(name: str, arguments: dict[str, Any], *, principal: str) -> dic
         SupervisorFault, StorageFault: not done, or not known to be.
     """
     session = session_files.load(name)
+    text = arguments.get("text")
+    nowhere: NotFound | None = None
     line = ControlLine(session, principal)
     try:
         done = await line.request("redact", arguments, within=_WITHIN)
+    except NotFound as error:
+        if text is None:
+            raise
+        done, nowhere = {**_NOTHING}, error  # nowhere that the supervisor looks
     finally:
         line.close()
-    text = arguments.get("text")
     if text is None:
         return {**done, "files": [], "processes": []}
     forms = Forms(str(text))
     files = [str(file) for file in _files(session, done) if holds(file, forms)]
+    if nowhere is not None and not files:
+        raise nowhere
     return {**done, "files": files, "processes": list(_processes(session, forms))}
 
 
