@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
+import time
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import click
 
 from kernel_runtime.cli import frame, lab_server, report
 from kernel_runtime.errors import LabFault, NoSuchNotebook, UsageError
+
+_KNOWN_WITHIN = 5.0
+"""seconds until the server's own look has found a session that was made a moment ago"""
 
 
 @frame.command("lab", example="krt lab\nkrt lab alice --root ~/project\nkrt lab --stop")
@@ -70,8 +76,10 @@ def command(
     url = _print(lab, name, started=not found, secret=token_file is not None, as_json=as_json)
     if as_json:
         return 0
-    if found and (root is not None and str(place) != lab.root):
-        report.note(f"  it runs already, and serves {lab.root}; `krt lab --stop` ends it, no session changes")
+    if found and (what := _other(lab, place if root else None, port)):
+        report.note(f"  it runs already, {what}; `krt lab --stop` ends it, no session changes")
+    if not found and not os.access(place, os.W_OK):
+        report.note(f"  {place} is not yours to write: notebooks in it open, and are not saved")
     report.note("  next: open it; `krt lab --stop` ends it, sessions go on")
     if not no_browser:
         lab_server.show(url)
@@ -81,20 +89,43 @@ def command(
 def _directory(place: Path) -> Path:
     if not place.is_dir():
         raise UsageError(f"{place} is not a directory", hint="pass --root DIR of an existing directory")
+    if not os.access(place, os.R_OK | os.X_OK):
+        raise UsageError(f"{place} is not yours to read", hint="pass --root DIR of a directory that is")
     return place
+
+
+def _other(lab: lab_server.Lab, root: Path | None, port: int | None) -> str:
+    """In what the one that runs differs from what was asked for; empty: in nothing."""
+    differs = []
+    if root is not None and str(root) != lab.root:
+        differs.append(f"serves {lab.root}")
+    if port and port != urlsplit(lab.url).port:
+        differs.append(f"listens at port {urlsplit(lab.url).port}")
+    return " and ".join(differs)
 
 
 def _path_of(lab: lab_server.Lab, name: str | None) -> str | None:
     """The session's notebook as the server has it.
 
     Raises:
-        NoSuchNotebook: it lies outside what the server serves.
+        NoSuchNotebook: it lies outside what the server serves, or the server is of another KRT_HOME.
     """
     if name is None:
         return None
-    for row in lab.ask("kernel-runtime/api/sessions"):
-        if row["name"] == name and row["path"]:
-            return str(row["path"])
+    deadline = time.monotonic() + _KNOWN_WITHIN
+    while True:
+        rows = {row["name"]: row["path"] for row in lab.ask("kernel-runtime/api/sessions")}
+        if rows.get(name):
+            return str(rows[name])
+        if time.monotonic() > deadline:
+            break
+        time.sleep(0.1)
+    if name not in rows:
+        raise NoSuchNotebook(
+            f"session {name}: the JupyterLab that runs was started with another KRT_HOME, and knows no such",
+            hint="`krt lab --stop`, then `krt lab NAME`; or set KRT_RUNTIME_DIR too",
+            session=name,
+        )
     raise NoSuchNotebook(
         f"session {name}: its notebook lies outside {lab.root}, which JupyterLab serves",
         hint="`krt lab --stop`, then `krt lab NAME --root DIR` with a directory above it",

@@ -9,16 +9,17 @@ directory it serves. Stopping or killing it changes no session.
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import importlib.util
 import json
 import os
 import secrets
 import signal
+import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from msgspec import Struct
 
 from kernel_runtime import places, process
 from kernel_runtime.client.spawn import tail
-from kernel_runtime.errors import LabFault, MissingPackage
+from kernel_runtime.errors import LabFault, MissingPackage, UsageError
 
 START_WITHIN = 60.0
 _POLL = 0.05
@@ -50,11 +51,24 @@ class Lab(Struct, frozen=True, kw_only=True):
         place = f"lab/tree/{quote(path)}" if path else "lab"
         return f"{self.url}{place}?token={self.token}"
 
-    def ask(self, path: str) -> Any:
-        """What the server answers to a GET."""
+    def ask(self, path: str, timeout: float = 10.0) -> Any:
+        """What the server answers to a GET.
+
+        Raises:
+            LabFault: it did not, within so many seconds.
+        """
         request = urllib.request.Request(self.url + path, headers={"Authorization": f"token {self.token}"})  # noqa: S310
-        with _direct().open(request, timeout=10) as reply:
-            return json.loads(reply.read())
+        try:
+            with _direct().open(request, timeout=timeout) as reply:
+                return json.loads(reply.read())
+        except (OSError, ValueError) as error:  # URLError and a time limit are OSErrors
+            reason = getattr(error, "reason", None) or error
+            raise LabFault(
+                f"JupyterLab runs (pid {self.process.pid}) and does not answer at {self.url}: {reason}",
+                hint=f"`krt lab --stop` ends it, no session changes; its log is {log_file()}",
+                url=self.url,
+                pid=self.process.pid,
+            ) from error
 
 
 def _direct() -> urllib.request.OpenerDirector:
@@ -124,7 +138,13 @@ def start(how: How) -> Lab:
 
 
 def spawn(how: How, *, log: Path | None) -> subprocess.Popen[bytes]:
-    """The server's process; without a log it writes where its caller does."""
+    """The server's process; without a log it writes where its caller does.
+
+    Raises:
+        UsageError: it could not listen there whatever happens.
+        LabFault: the port is taken.
+    """
+    check_address(how.ip, how.port or 0)
     if log is None:
         return subprocess.Popen(command(configure(how)), stdin=subprocess.DEVNULL, cwd=how.root)
     fd = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
@@ -141,6 +161,35 @@ def spawn(how: How, *, log: Path | None) -> subprocess.Popen[bytes]:
         os.close(fd)
 
 
+def check_address(ip: str, port: int) -> None:
+    """Refuse an address that cannot be listened at, in words; the server would end over it.
+
+    Raises:
+        UsageError: it is no address of this machine, or not one for this user.
+        LabFault: the port is taken.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            None if ip in ("", "*") else ip, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        with socket.socket(family, kind, protocol) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(address)
+    except OSError as error:  # gaierror is one
+        if error.errno == errno.EADDRINUSE:
+            raise LabFault(
+                f"port {port} is taken on {ip}", hint="`--port 0` takes any that is free", ip=ip, port=port
+            ) from error
+        if error.errno in (errno.EACCES, errno.EPERM):
+            raise UsageError(
+                f"port {port} is not for this user to listen at", hint="`--port` of 1024 or more"
+            ) from error
+        raise UsageError(
+            f"{ip} is no address of this machine ({error.strerror})",
+            hint="127.0.0.1 by default; 0.0.0.0 listens on all of its addresses",
+        ) from error
+
+
 def command(config: Path) -> list[str]:
     """argv of the server."""
     # -P: a file in the served directory must not stand in for a module
@@ -154,7 +203,7 @@ def wait(child: subprocess.Popen[bytes], how: How) -> Lab:
     while child.poll() is None and time.monotonic() < deadline and who is not None:
         if (url := _address(child.pid)) is not None:
             lab = Lab(process=who, url=url, token=how.token, root=str(how.root))
-            with contextlib.suppress(OSError, urllib.error.URLError):
+            with contextlib.suppress(LabFault):
                 lab.ask("kernel-runtime/api/sessions")
                 _write(places.runtime_dir() / "lab.json", msgspec.json.encode(lab))
                 return lab
@@ -204,8 +253,20 @@ def log_file() -> Path:
 
 
 def _state() -> Path:
-    places.private_dir(places.home())
-    return places.private_dir(places.home() / "lab")
+    """Where the server keeps what is its own.
+
+    Raises:
+        LabFault: it cannot be made.
+    """
+    place = places.home() / "lab"
+    try:
+        places.private_dir(places.home())
+        return places.private_dir(place)
+    except OSError as error:
+        raise LabFault(
+            f"{place}, where JupyterLab's configuration goes, cannot be made: {error.strerror}",
+            hint="set KRT_HOME to a directory that you may write",
+        ) from error
 
 
 def configure(how: How) -> Path:
@@ -227,7 +288,8 @@ def configure(how: How) -> Path:
         },
         "SQLiteYStore": {"db_path": str(state / "ystore.db")},
         "BaseFileIdManager": {"db_path": str(state / "file_id_manager.db")},
-        # no news: a question on every first page, and a request to a host that nobody asked for
+        # no news: a question on every first page, and requests to hosts that nobody asked for (the
+        # extension sees to it: JupyterLab itself asks all the same)
         "LabApp": {"workspaces_dir": str(state / "workspaces"), "news_url": None},
     }
     if how.port is not None:
@@ -238,12 +300,21 @@ def configure(how: How) -> Path:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Whole or not at all, and for its owner only."""
+    """Whole or not at all, and for its owner only.
+
+    Raises:
+        LabFault: it cannot be written.
+    """
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-    with os.fdopen(fd, "wb") as file:
-        file.write(content)
-    draft.rename(path)
+    try:
+        fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file:
+            file.write(content)
+        draft.rename(path)
+    except OSError as error:
+        raise LabFault(
+            f"{path} cannot be written: {error.strerror}", hint="see what its disk and its mode say"
+        ) from error
 
 
 def show(url: str) -> None:

@@ -43,6 +43,23 @@ class KnownSessions(Protocol):
     def by_path(self, path: str) -> Known | None: ...
 
 
+class _Keeper(RoomKeeper):
+    """A keeper that leaves once, to the end, whoever asks for it and whoever of them stops waiting."""
+
+    _leaving: asyncio.Task[None] | None = None
+
+    def __init__(self, session: AsyncSession, leaving: set[asyncio.Task[None]]) -> None:
+        super().__init__(session)
+        self._all_leaving = leaving
+
+    async def leave(self) -> None:
+        if self._leaving is None:
+            self._leaving = asyncio.get_running_loop().create_task(super().leave())
+            self._all_leaving.add(self._leaving)
+            self._leaving.add_done_callback(self._all_leaving.discard)
+        await asyncio.shield(self._leaving)
+
+
 class Mirrors:
     """All of a server's."""
 
@@ -51,6 +68,8 @@ class Mirrors:
         self._attached = attached
         self._kept: dict[str, tuple[SessionRoom, RoomKeeper, str]] = {}
         """by room id, with the session's name"""
+        self._leaving: set[asyncio.Task[None]] = set()
+        """of keepers that are on their way out: a room that ends is no longer among those above"""
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -73,11 +92,16 @@ class Mirrors:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         kept, self._kept = self._kept, {}
+        ends = [keeper.leave() for _, keeper, _ in kept.values()]
         with suppress(TimeoutError):
             async with asyncio.timeout(_LEAVE):
-                await asyncio.gather(
-                    *(keeper.leave() for _, keeper, _ in kept.values()), return_exceptions=True
-                )
+                await asyncio.gather(*ends, *self._leaving, return_exceptions=True)
+        # what is cut off has to end before the loop does: its threads last as long as it, and Python
+        # waits for its threads
+        cut = list(self._leaving)
+        for task in cut:
+            task.cancel()
+        await asyncio.gather(*cut, return_exceptions=True)
 
     async def _watch(self) -> None:
         while True:
@@ -112,7 +136,7 @@ class Mirrors:
         except KernelRuntimeError as error:
             log.info("session %s: %s", name, error.message)
             return
-        keeper = RoomKeeper(session)
+        keeper = _Keeper(session, self._leaving)
         adopted = adopt(room, keeper)
         keeper.keep(adopted)
         self._kept[path] = (adopted, keeper, name)
