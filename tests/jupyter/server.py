@@ -53,7 +53,7 @@ class Server:
             python, environment, named = self.installed.python, self.installed.environment(), {}
         document = {
             "ServerApp": {
-                "jpserver_extensions": named,
+                **({"jpserver_extensions": named} if named else {}),
                 "root_dir": str(self.root),
                 "ip": "127.0.0.1",
                 "port": self.port,

@@ -16,6 +16,8 @@ from tests.contract.stock import executions, running_session
 from tests.jupyter.installed import Installed
 from tests.jupyter.server import TOKEN, Server
 
+pytestmark = pytest.mark.timeout(300)  # a wheel is built for it
+
 
 class Notebook(Server):
     """`jupyter notebook`."""

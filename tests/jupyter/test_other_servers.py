@@ -33,6 +33,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "jupyter_server_config.py"
 
 
+pytestmark = pytest.mark.timeout(300)  # the first of them builds a wheel
+
+
 def documented_lines() -> str:
     """The configuration in docs/jupyterlab.md."""
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "jupyterlab.md").read_text(), re.DOTALL)
