@@ -10,7 +10,7 @@ Memory: the rendered cells, and the folded outputs of the few executions that ar
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -137,6 +137,22 @@ class NotebookBuilder:
         """The whole notebook from the journal alone, valid nbformat 4.5."""
         return document_bytes((cell.data for cell in self.cells.values()), self.metadata())
 
+    def stream(self) -> Iterator[bytes]:
+        """The bytes of `document()` of a builder that was never refreshed, holding one cell at a time.
+
+        The journal must not change meanwhile: read it in one transaction.
+        """
+        self.head = self._reader.head()
+        self._note_displays()
+        start, end = document_bytes([b"\0"], self.metadata()).split(b"\0")
+        between = b""
+        for cell in self._reader.cells():
+            execution = self._reader.execution(cell.execution_id)
+            if execution is not None:
+                yield (between or start) + self._cell(execution).data
+                between = b",\n"
+        yield end if between else document_bytes([], self.metadata())
+
     def _load(self) -> set[str]:
         """First refresh: cells from the projection, displays from all outputs up to the head."""
         head = self._reader.head()
@@ -146,16 +162,18 @@ class NotebookBuilder:
         for cell in self._reader.cells():
             self._shown[cell.cell_id] = cell.execution_id
             touched[cell.execution_id] = None
+        self.head = head
+        self._note_displays()
+        return self._render(touched) | self.refresh()
+
+    def _note_displays(self) -> None:
+        """Of all outputs up to the head."""
         after = 0
-        while page := self._page(after, kinds=["OutputRecorded"]):
+        while after < self.head and (page := self._page(after, kinds=["OutputRecorded"])):
             for entry in page:
-                if isinstance(entry.fact, OutputRecorded) and entry.seq <= head:
+                if isinstance(entry.fact, OutputRecorded) and entry.seq <= self.head:
                     self._displays.note(entry.execution_id or _NOBODY, entry.fact.messages)
             after = page[-1].seq
-            if after >= head:
-                break
-        self.head = head
-        return self._render(touched) | self.refresh()
 
     def _take(self, entry: Entry, touched: dict[str, None]) -> None:
         execution_id, fact = entry.execution_id, entry.fact

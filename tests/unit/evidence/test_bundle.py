@@ -24,6 +24,7 @@ from kernel_runtime.journal.archive import archive
 from kernel_runtime.journal.forms import Forms
 from kernel_runtime.journal.redact import Wanted, redact
 from kernel_runtime.model.facts import OutputRecorded
+from kernel_runtime.notebook.render import NotebookBuilder
 from tests.unit.evidence.support import (
     ENVIRONMENT,
     container,
@@ -37,7 +38,7 @@ from tests.unit.evidence.support import (
     with_manifest,
     write,
 )
-from tests.unit.journal.support import append, in_own_mounts, printed, run, without_triggers
+from tests.unit.journal.support import append, in_own_mounts, printed, queued, run, without_triggers
 from tests.unit.notebook.sessions import load, source_of
 
 
@@ -408,3 +409,28 @@ def test_a_signed_bundle(tmp_path: Path):
     assert done.returncode == 0
     with Journal.open(tmp_path / "journal.db") as journal:
         assert journal.head == json.loads(members[standalone.MANIFEST])["head"]["seq"]
+
+
+def test_the_notebook_passes_through_cell_by_cell(tmp_path: Path):
+    """And is byte for byte what a builder that keeps all cells makes."""
+    path = journal_of_everything(tmp_path / "journal.db")
+    with Journal.open(path) as journal:
+        shown = {
+            "type": "display_data",
+            "content": {"data": {"text/plain": "1"}, "transient": {"display_id": "d"}},
+        }
+        updated = {**shown, "type": "update_display_data"}
+        for name, message in (("i", shown), ("j", updated)):
+            run(journal, name, incarnation=2)
+            raw = msgspec.Raw(msgspec.json.encode(message))
+            append(journal, OutputRecorded(messages=[raw], execution_id=name), incarnation=2)
+        run(journal, "again", cell_id="c-a", incarnation=2)
+        append(journal, queued("silent", silent=True), queued("waits"), incarnation=2)
+    create(tmp_path / "empty.db").close()
+    for journal_path in (path, tmp_path / "empty.db"):
+        with JournalReader.open(journal_path) as reader:
+            builder = NotebookBuilder(reader)
+            builder.refresh()
+            parts = list(NotebookBuilder(reader).stream())
+            assert b"".join(parts) == builder.document()
+            assert len(parts) == len(builder.cells) + 1
