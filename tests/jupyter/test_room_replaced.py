@@ -201,3 +201,21 @@ def test_what_an_editor_wrote_it_may_go_on_writing(opened: Page, server: Server,
         replace(path, with_text(path, f"# by hand {number}"))
         opened.until(lambda n=number: opened.sources()[1] == f"# by hand {n}", what="the next")  # type: ignore[misc]
     assert kept(session) == [["a = 1; a", "# t"]]
+
+
+def test_a_server_that_was_killed_over_edits_takes_nothing_out_when_it_comes_back(
+    opened: Page, server: Server, session: kr.Session
+) -> None:
+    """Its store and the file are merged as on any change, and neither lacks what nobody took out."""
+    opened.type("text", "# t, not saved")
+    opened.add(2, "begun", "b = ")
+    opened.sync()
+    server.kill()
+    session.execute("b = 2; b", timeout=60, cell_id="begun")
+    server.start()
+    everything = ["a = 1; a", "# t, not saved", "b = 2; b"]
+    with page(server, f"{session.name}.ipynb") as again:
+        again.until(lambda: again.sources() == everything, what="both")
+        eventually(lambda: saved_sources(server, session) == everything, what="both in the file")
+        assert told(again) == []
+    assert kept(session) == []
