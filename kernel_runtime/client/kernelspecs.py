@@ -27,3 +27,22 @@ def require(name: str) -> None:
             kernel=name,
             available=found,
         )
+
+
+def runnable(name: str) -> str:
+    """The kernelspec whose kernel a session can start: of one of ours, the one behind it.
+
+    `krt-SPEC` where that is not installed (JupyterLab makes one up) is SPEC.
+
+    Raises:
+        UnknownKernelSpec: none is installed.
+    """
+    from jupyter_client.kernelspec import KernelSpecManager
+
+    found = available()
+    bare = name.removeprefix("krt-")
+    if name not in found and bare in found:
+        name = bare
+    require(name)
+    mark = KernelSpecManager().get_kernel_spec(name).metadata.get("kernel_runtime")
+    return runnable(str(mark.get("kernel") or "python3")) if isinstance(mark, dict) else name

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict, Unpack
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from kernel_runtime import places
 from kernel_runtime.client import session_files
-from kernel_runtime.client.kernelspecs import require
+from kernel_runtime.client.kernelspecs import runnable
 from kernel_runtime.errors import Refused, SessionExists, UsageError
 from kernel_runtime.replay import workspace
 from kernel_runtime.replay.compare import RuleSet
 from kernel_runtime.replay.downstream import downstream
 from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
 from kernel_runtime.replay.gaps import what_is_there
-from kernel_runtime.replay.plan import Plan, Step
+from kernel_runtime.replay.plan import Plan, Run, Step
 from kernel_runtime.replay.result import Result
 from kernel_runtime.replay.sources import load
 from kernel_runtime.replay.verdict import judged
@@ -26,7 +27,40 @@ from kernel_runtime.replay.what_if import parse_settings, with_settings
 _SHOWN = 3
 
 
-def replay(
+class Replayed(Struct, frozen=True, kw_only=True):
+    """A result with what it stands on, for reports: rows and steps have the same numbers."""
+
+    result: Result
+    plan: Plan
+    runs: list[Run]
+
+
+def replay(source: str | Path, **how: Unpack[Options]) -> Result:
+    """The result of `replayed`, which says what the arguments mean and what is raised."""
+    return replayed(source, **how).result
+
+
+class Options(TypedDict, total=False):
+    """How a record is replayed; see `replayed`."""
+
+    order: Literal["executed", "document"] | None
+    until: int | None
+    keep: str | None
+    settings: Mapping[str, Any] | Sequence[str]
+    two_times: bool
+    rules: RuleSet | None
+    inputs: Literal["recorded", "ask", "none"]
+    secrets: Literal["ask", "skip"]
+    timeout: float | None
+    kernel: str | None
+    allow: Sequence[str]
+    force: bool
+    principal: str | None
+    ask: Ask | None
+    progress: Progress | None
+
+
+def replayed(
     source: str | Path,
     *,
     order: Literal["executed", "document"] | None = None,
@@ -44,7 +78,7 @@ def replay(
     principal: str | None = None,
     ask: Ask | None = None,
     progress: Progress | None = None,
-) -> Result:
+) -> Replayed:
     """Run a record's executions again in a fresh kernel and judge each one.
 
     Args:
@@ -92,7 +126,7 @@ def replay(
     if kernel is not None:
         plan = replace(plan, kernel=kernel)
     if plan.kernel != session_files.DEFAULT_KERNEL:
-        require(plan.kernel)
+        plan = replace(plan, kernel=runnable(plan.kernel))
     how = How(inputs=inputs, secrets=secrets, timeout=timeout, keep=keep, ask=ask, progress=progress)
     if keep is not None:
         how = replace(how, principal=principal or places.principal())
@@ -108,7 +142,8 @@ def replay(
     for row in result.executions:
         if row["number"] in gaps and row["reason"] is None:
             row["reason"] = gaps[row["number"]]
-    return replace(result, integrity=found.integrity, settings=put, kept=keep)
+    result = replace(result, integrity=found.integrity, settings=put, kept=keep)
+    return Replayed(result=result, plan=plan, runs=runs)
 
 
 def _refuse_effects(plan: Plan, keep: str) -> None:

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -39,6 +39,36 @@ Ask = Callable[[str, bool], str | None]
 """`(prompt, hidden)` → the person's answer, None for the end of input"""
 Progress = Callable[[int, int], None]
 """`(steps that have ended, steps)`"""
+
+
+class Confinement(Protocol):
+    """What keeps the runner, and all that it starts, from the world. One for each run."""
+
+    def command(self, argv: list[str], workspace: Path, cwd: str) -> list[str]:
+        """The command that runs `argv` confined, with the workspace writable and `cwd` as it may be seen."""
+        ...
+
+    def environment(self, environment: dict[str, str]) -> dict[str, str]:
+        """What it is started with."""
+        ...
+
+    def refused(self) -> list[dict[str, Any]]:
+        """What it did not let happen, once the run is over."""
+        ...
+
+
+class Unconfined:
+    """Nothing is kept from anything."""
+
+    def command(self, argv: list[str], workspace: Path, cwd: str) -> list[str]:
+        del workspace, cwd
+        return argv
+
+    def environment(self, environment: dict[str, str]) -> dict[str, str]:
+        return environment
+
+    def refused(self) -> list[dict[str, Any]]:
+        return []
 
 
 class How(Struct, frozen=True, kw_only=True):
@@ -70,8 +100,8 @@ def with_skips(plan: Plan, how: How) -> Plan:
     return msgspec.structs.replace(plan, steps=steps)
 
 
-def run(plan: Plan, how: How) -> Run:
-    """Run a plan once.
+def run(plan: Plan, how: How, confinement: Confinement | None = None) -> Run:
+    """Run a plan once; without a confinement, in the open.
 
     Raises:
         KernelRuntimeError: what kept the private session from running: no kernel, no space.
@@ -80,11 +110,12 @@ def run(plan: Plan, how: How) -> Run:
     if not any(step.skip is None for step in plan.steps):
         return Run(ran=[Ran(number=step.number, skip=step.skip) for step in plan.steps])
     with workspace.Workspace() as places_:
-        return _Driving(plan, how, places_).run()
+        return _Driving(plan, how, places_, confinement or Unconfined()).run()
 
 
 class _Driving:
-    def __init__(self, plan: Plan, how: How, where: workspace.Workspace) -> None:
+    def __init__(self, plan: Plan, how: How, where: workspace.Workspace, confinement: Confinement) -> None:
+        self._confinement = confinement
         self._plan = plan
         self._how = how
         self._where = where
@@ -103,7 +134,7 @@ class _Driving:
         self._drive(orders)
         seconds = time.monotonic() - started
         found = self._read()
-        return msgspec.structs.replace(found, seconds=seconds)
+        return msgspec.structs.replace(found, seconds=seconds, refused=self._confinement.refused())
 
     def _orders(self) -> Orders:
         plan, how = self._plan, self._how
@@ -156,11 +187,15 @@ class _Driving:
         log = self._where.directory / "runner.log"
         with log.open("wb") as errors:
             runner = subprocess.Popen(
-                [sys.executable, "-P", "-m", "kernel_runtime.replay.runner", str(self._where.directory)],
+                self._confinement.command(
+                    [sys.executable, "-P", "-m", "kernel_runtime.replay.runner", str(self._where.directory)],
+                    self._where.directory,
+                    orders.cwd,
+                ),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=self._environment(),
+                env=self._confinement.environment(self._environment()),
                 cwd=self._where.directory,
                 # Ctrl-C is for us: we tell it, and wait
                 start_new_session=True,
