@@ -118,6 +118,7 @@ def _fill(made: _Archive, reader: JournalReader, key: Path | None) -> tuple[stan
     made.add(standalone.MANIFEST, [manifest])
     if key is None:
         return chain, None
+    reader.connection.execute("ROLLBACK")  # ssh-keygen may wait for a passphrase, and the journal must not
     signature = signing.sign(key, manifest, standalone.BUNDLE_NAMESPACE)
     made.add(standalone.SIGNATURE, [signature.armor.encode()])
     return chain, signature.fingerprint

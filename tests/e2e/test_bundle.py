@@ -182,6 +182,10 @@ def test_what_is_refused(krt: Krt, tmp_path: Path, monkeypatch: pytest.MonkeyPat
         (("sign", "alice", "--key", "none"), 2, "ssh-keygen did not sign"),
     ):
         assert told in krt(*arguments, status=status)
+    session_files.create("unused")
+    Path("anchors").write_text("{}")
+    assert "there is no journal" in krt("verify", "unused", "--anchor", "anchors", status=9)
+    Path("anchors").unlink()
     assert [one.name for one in tmp_path.iterdir()] == []
     krt("bundle", "alice", "a.zip")
     data = bytearray(Path("a.zip").read_bytes())

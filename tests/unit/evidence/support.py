@@ -100,9 +100,10 @@ def hash_of(journal: Journal, seq: int) -> str:
         return reader.entries(seq - 1, limit=1)[0].hash
 
 
-def make_key(directory: Path, name: str = "key", kind: str = "ed25519") -> Path:
+def make_key(directory: Path, name: str = "key", kind: str = "ed25519", passphrase: str = "") -> Path:
     path = directory / name
-    subprocess.run(["ssh-keygen", "-q", "-t", kind, "-N", "", "-C", name, "-f", str(path)], check=True)
+    argv = ["ssh-keygen", "-q", "-t", kind, "-N", passphrase, "-C", name, "-f", str(path)]
+    subprocess.run(argv, check=True)
     return path
 
 

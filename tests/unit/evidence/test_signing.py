@@ -13,6 +13,7 @@ from kernel_runtime.errors import MissingPackage, UsageError
 from kernel_runtime.evidence import signing, standalone
 from kernel_runtime.evidence.check import check_journal
 from kernel_runtime.journal import Journal
+from tests.support import eventually
 from tests.unit.evidence.support import (
     SESSION,
     allowed,
@@ -110,6 +111,36 @@ def test_what_cannot_sign(key: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(MissingPackage, match="ssh-keygen"):
         signing.sign(key, b"x", "n")
+
+
+def test_a_key_with_a_passphrase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """ssh-keygen asks for it, here by a program; a wrong one is told."""
+    key = make_key(tmp_path, passphrase="correct")
+    asks = tmp_path / "asks"
+    asks.write_text("#!/bin/sh\necho $PASSPHRASE\n")
+    asks.chmod(0o700)
+    for name, value in {"SSH_ASKPASS": asks, "SSH_ASKPASS_REQUIRE": "force", "PASSPHRASE": "correct"}.items():
+        monkeypatch.setenv(name, str(value))
+    assert signing.sign(key, b"x", "n").key == " ".join(key.with_name("key.pub").read_text().split()[:2])
+    monkeypatch.setenv("PASSPHRASE", "wrong")
+    with pytest.raises(UsageError, match=r"did not sign with .* passphrase"):
+        signing.sign(key, b"x", "n")
+
+
+def test_a_key_that_an_agent_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Only the public key is in a file."""
+    key = make_key(tmp_path)
+    monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "socket"))
+    agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "socket")], stdout=subprocess.DEVNULL)
+    try:
+        eventually((tmp_path / "socket").exists, what="the agent listens")
+        subprocess.run(["ssh-add", "-q", str(key)], check=True)
+        key.unlink()
+        public = key.with_name("key.pub")
+        assert signing.sign(public, b"x", "n").key == " ".join(public.read_text().split()[:2])
+    finally:
+        agent.terminate()
+        agent.wait()
 
 
 NOW = calendar.timegm((2026, 6, 1, 12, 0, 0))
