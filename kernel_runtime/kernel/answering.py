@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from kernel_runtime.kernel import settings
 from kernel_runtime.kernel.attribution import NOBODY, current
 from kernel_runtime.kernel.describe import describe
+from kernel_runtime.kernel.environment import running_environment
 
 if TYPE_CHECKING:
     from kernel_runtime.kernel.kernel import SessionKernel
@@ -43,6 +44,7 @@ class Answering:
             ),
             "world": lambda _, respond: respond(settings.world()),
             "describe": self._describe,
+            "environment": lambda _, respond: respond(running_environment()),
         }
 
     def request(self, stream: Any, ident: list[bytes], message: dict[str, Any]) -> None:

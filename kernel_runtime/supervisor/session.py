@@ -36,6 +36,7 @@ from kernel_runtime.supervisor.asking import REPLY, KernelQuestions
 from kernel_runtime.supervisor.claims import Claims
 from kernel_runtime.supervisor.door import FrontDoor, new_connection, write_private
 from kernel_runtime.supervisor.ending import Ending
+from kernel_runtime.supervisor.environment import Environment
 from kernel_runtime.supervisor.ephemeral import Ephemeral, watch_owner
 from kernel_runtime.supervisor.handoffs import Handoffs
 from kernel_runtime.supervisor.heads import Heads
@@ -183,6 +184,7 @@ class Supervisor:
         self.claims = Claims(self)
         self.handoffs = Handoffs(self)
         self.heads = Heads(self)
+        self.environment = Environment(self)
         self.notebook_lease = NotebookLease(self)
         self.redaction = Redaction(self)
         self.rpc.register({"notebook_moved": self._notebook_moved})
@@ -526,6 +528,7 @@ class Supervisor:
         self.notebooks.close()
         self.world.close()
         self.claims.close()
+        self.environment.close()
         self.reports.close()
         self.keeper.close()
         self.door.close()
