@@ -8,6 +8,7 @@ diff says which one is missing and not that all differ.
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +18,13 @@ from kernel_runtime.replay.compare.outputs import Unit
 
 MAX_DIFF = 8_000
 """characters of a step's diff"""
+_TAG = re.compile(r"<[^<>]*>")
 _MAX_LINES = 400
 _MAX_LINE = 300
 _MAX_SHOWN = 20
-_MAX_PAIRED = 60
-_SAMPLE = 2_000
+_MAX_PAIRED = 16
+"""outputs that are paired by what they show: nbdime compares each with each"""
+_SAMPLE = 160
 """characters of an output that decide which other one it is paired with"""
 
 
@@ -145,15 +148,17 @@ def _labels(found: list[Unit]) -> str:
 
 
 def _paired(recorded: list[Unit], replayed: list[Unit]) -> list[tuple[Unit | None, Unit | None]]:
-    """Outputs side by side, by what they show (nbdime), else by their kind."""
-    if len(recorded) > _MAX_PAIRED or len(replayed) > _MAX_PAIRED:
+    """Outputs side by side: by their kind, and where several are of one kind by what they show (nbdime)."""
+    told_apart = all(len({unit.shape() for unit in found}) == len(found) for found in (recorded, replayed))
+    if told_apart or max(len(recorded), len(replayed)) > _MAX_PAIRED:
         return _paired_by_kind(recorded, replayed)
     try:
         from nbdime import diff_notebooks  # type: ignore[import-untyped]
         from nbformat import from_dict
     except ImportError:
         return _paired_by_kind(recorded, replayed)
-    operations = diff_notebooks(from_dict(_notebook(recorded)), from_dict(_notebook(replayed)))
+    one, two = (from_dict(_notebook(found)) for found in (recorded, replayed))  # type: ignore[no-untyped-call]
+    operations = diff_notebooks(one, two)
     for key in ("cells", 0, "outputs"):
         patch = next((step for step in operations if step.key == key and step.op == "patch"), None)
         if patch is None:
@@ -197,22 +202,27 @@ def _notebook(found: list[Unit]) -> dict[str, Any]:
 def _sample(unit: Unit) -> dict[str, Any]:
     """An output as nbdime reads it, no longer than what tells it from another."""
     if unit.kind == "stream":
-        return {"output_type": "stream", "name": unit.name, "text": unit.text[:_SAMPLE]}
+        return {"output_type": "stream", "name": unit.name, "text": _gist(unit.text)}
     if unit.kind == "error":
         return {
             "output_type": "error",
             "ename": unit.data["ename"],
-            "evalue": unit.data["evalue"][:_SAMPLE],
+            "evalue": _gist(unit.data["evalue"]),
             "traceback": [],
         }
     data = {
-        mime: value[:_SAMPLE] if isinstance(value, str) else {"json": type(value).__name__}
+        mime: _gist(value) if isinstance(value, str) else {"json": type(value).__name__}
         for mime, value in unit.data.items()
     }
     output: dict[str, Any] = {"output_type": "display_data", "data": data, "metadata": {}}
     if unit.kind == "execute_result":
         output |= {"output_type": "execute_result", "execution_count": None}
     return output
+
+
+def _gist(shown: str) -> str:
+    """What tells a text from others like it: its end, without the markup that all tables have."""
+    return " ".join(_TAG.sub(" ", shown[-25 * _SAMPLE :]).split())[-_SAMPLE:]
 
 
 def _paired_by_kind(recorded: list[Unit], replayed: list[Unit]) -> list[tuple[Unit | None, Unit | None]]:

@@ -18,7 +18,7 @@ _BEFORE = 80
 _AT = re.compile(r"\bat $")
 _PID = re.compile(
     r"(?:\bpid\b|\bPID\b|\b[Pp]rocess(?: id)?\b|\bForkProcess\b|\btid\b|\bthread id\b|\bparent)[^\w\n]{1,3}$"
-    r"|\bstarted(?: daemon)? $"
+    r"|\bstarted(?: daemon)? $|\b(?:Thread|Dummy|Process|ForkProcess|SpawnProcess|ForkPoolWorker)-$"
 )
 _PORT = re.compile(
     r"(?:\b[Pp]ort\b[^\w\n]{1,3}|(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):|127\.0\.0\.1', )$"
@@ -38,7 +38,7 @@ _CPU_TIMES = re.compile(r"^\s{0,8}(?:CPU times:|Wall time:)")
 _TIMED_AFTER = re.compile(r"\s?(?:elapsed\b|per loop\b|/(?:step|it|epoch|batch|sample)\b)")
 _DECIMAL = re.compile(r"[.e]")
 _LOOPS = re.compile(r"(?P<runs>\d{1,9}) runs?, [\d,]{1,20} loops? each")
-_PER_LOOP = " per loop (mean ± std. dev. of "
+_PER_LOOP = re.compile(r" per loop \(mean (?:±|\+-) std\. dev\. of ")
 _TEMP_ROOT = re.compile(
     r"(?P<root>/tmp|/var/tmp|/private/tmp|/(?:private/)?var/folders/\w{2}/\w{1,64}/T)"
     r"/(?P<name>[\w.+@%=~-]++)(?P<rest>.*)",
@@ -149,7 +149,7 @@ def _is_timed(text: str, token: Token) -> bool:
 
 def same_loops(bridge: Bridge, recorded: str, replayed: str) -> bool:
     """Whether two lines of %timeit tell of as many runs: loops and times are the machine's."""
-    if not bridge.on("timings") or not (_PER_LOOP in recorded and _PER_LOOP in replayed):
+    if not bridge.on("timings") or not (_PER_LOOP.search(recorded) and _PER_LOOP.search(replayed)):
         return False
     one, two = _LOOPS.search(recorded), _LOOPS.search(replayed)
     if one is None or two is None or one["runs"] != two["runs"]:

@@ -35,7 +35,7 @@ FRAME = """<div>
     </tr>
   </tbody>
 </table>
-<p>2 rows × 2 columns</p>
+<p>2 rows \u00d7 2 columns</p>
 </div>"""
 STYLED = """<style type="text/css">
 #T_{0}_row0_col0 {{ color: red; }}
@@ -60,7 +60,11 @@ def html(one: str, two: str, rules: RuleSet | None = None) -> tuple[str, list[st
         ("<p>a\n   b</p>  <p>c</p>", "<p>a b</p><p>c</p>", "markup"),
         ("<p>a &lt; b</p>", "<p>a &#60; b</p>", "markup"),
         (FRAME, FRAME.replace("0.30000000000000004", "0.3"), "number-tolerance"),
-        ("<pre>&lt;A object at 0x7f0000000001&gt;</pre>", "<pre>&lt;A object at 0x7f0000000002&gt;</pre>", "addresses"),
+        (
+            "<pre>&lt;A object at 0x7f0000000001&gt;</pre>",
+            "<pre>&lt;A object at 0x7f0000000002&gt;</pre>",
+            "addresses",
+        ),
         (STYLED.format("ab12c", "ab12c"), STYLED.format("99f0e", "99f0e"), "random-ids"),
         (
             '<div id="sk-container-id-1"></div><style>#sk-container-id-1 {}</style>',
@@ -102,7 +106,9 @@ def test_markup_that_says_something_else():
         (FRAME, FRAME.replace("<td>UA</td>", "")),
         ("<!-- a --><p>", "<!-- b --><p>"),
     ]
-    passed = [pair for pair in different for one, two in (pair, pair[::-1]) if html(one, two)[0] != "different"]
+    passed = [
+        pair for pair in different for one, two in (pair, pair[::-1]) if html(one, two)[0] != "different"
+    ]
     assert passed == []
 
 
@@ -127,7 +133,10 @@ def test_an_svg_is_what_it_draws():
     one, two = "0123456789", "abcdef0123"
     assert judge(_figure(one), _figure(two)) == ("same-normalized", ["random-ids"])
     assert judge(_figure(one), _figure(one, date="2001-01-01")) == ("same-normalized", ["image-metadata"])
-    assert judge(_figure(one), _figure(one, date="2001-01-01"), RuleSet().without("image-metadata"))[0] == "different"
+    assert (
+        judge(_figure(one), _figure(one, date="2001-01-01"), RuleSet().without("image-metadata"))[0]
+        == "different"
+    )
     assert judge(_figure(one), _figure(one, x="7.50000000001"))[0] == "same-normalized"
     assert judge(_figure(one), _figure(one, x="7.6"))[0] == "different"
     assert judge(_figure(one), _figure(two, used="abcdef0124"))[0] == "different"

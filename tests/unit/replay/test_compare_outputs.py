@@ -30,7 +30,10 @@ def test_two_streams_may_be_mixed_in_any_order_between_other_outputs():
     assert judge(mixed, apart) == ("same-normalized", ["interleaving"])
     assert judge(mixed, apart, RuleSet().without("interleaving"))[0] == "different"
     assert judge(mixed, [stream("w\n", "stderr"), stream("2\n1\n")])[0] == "different"
-    assert judge([stream("a"), shown("x"), stream("b")], [stream("a"), stream("b"), shown("x")])[0] == "different"
+    assert (
+        judge([stream("a"), shown("x"), stream("b")], [stream("a"), stream("b"), shown("x")])[0]
+        == "different"
+    )
     assert judge(stream("a", "stdout"), stream("a", "stderr"))[0] == "different"
 
 
@@ -64,7 +67,8 @@ def test_outputs_that_are_missing_more_or_others(
 
 
 def test_the_missing_one_of_many_is_named():
-    many = [shown(f"table {n}", "text/html") for n in range(6)]
+    head = "<style>.dataframe { vertical-align: top; }</style>" * 9
+    many = [shown(f"{head}<table><td>{'xyz'[n % 3] * 40 * n}</td></table>", "text/html") for n in range(1, 7)]
     found = compare_outputs(many, [*many[:2], *many[3:]])
     assert [(one.why, one.output) for one in found.differences] == [("missing", 2)]
 
@@ -114,7 +118,9 @@ Cell In[{count}], line 2
 """
 
 
-def _traceback(*, root: str = "/usr", line: int = 346, count: int = 3, code: str = "'x'", function: str = "") -> Any:
+def _traceback(
+    *, root: str = "/usr", line: int = 346, count: int = 3, code: str = "'x'", function: str = ""
+) -> Any:
     frame = LIBRARY_FRAME.format(root=root, line=line, before=line - 1, after=line + 1)
     return error(
         "\x1b[31m-----\x1b[39m",
@@ -261,7 +267,11 @@ def test_an_image_is_its_pixels():
 
 
 def test_what_nobody_sees_of_an_image_passes_and_its_bound_is_kept():
-    faint, limit, beyond = _square((122, 132, 138), side=20), _square((128, 130, 140), side=3), _square((129, 130, 140))
+    faint, limit, beyond = (
+        _square((122, 132, 138), side=20),
+        _square((128, 130, 140), side=3),
+        _square((129, 130, 140)),
+    )
     assert judge(_png(), _png(faint)) == ("same-normalized", ["image-metadata", "image-perceptual"])
     assert judge(_png(), _png(limit))[0] == "same-normalized"
     assert judge(_png(), _png(beyond))[0] == "different"
