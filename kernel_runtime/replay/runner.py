@@ -338,12 +338,12 @@ class Runner:
         secret = fact.password or not fact.echo
         if recorded is not None and recorded.withdrawn is not None:
             return "waited", None
+        if self._orders.ask_secrets if secret else self._orders.ask:
+            return "person", await self._person(running, fact)
         if recorded is not None and recorded.eof:
             return "recorded", Answer(eof=True)
         if recorded is not None and recorded.value is not None and not secret:
             return "recorded", Answer(text=recorded.value)
-        if self._orders.ask_secrets if secret else self._orders.ask:
-            return "person", await self._person(running, fact)
         if recorded is None:
             running.extra += 1
             if running.extra > EXTRA_QUESTIONS:

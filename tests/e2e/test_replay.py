@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import pexpect
 import pytest
 
 import kernel_runtime as kr
@@ -30,6 +31,7 @@ from kernel_runtime.errors import (
 from kernel_runtime.replay import replay, workspace
 from kernel_runtime.replay.result import Result
 from tests.support import eventually, krt, krt_json
+from tests.unit.journal.support import in_own_mounts
 
 
 @pytest.fixture(autouse=True)
@@ -546,3 +548,68 @@ def test_the_record_is_only_read(record: Record) -> None:
     before = files()
     replay("s")
     assert files() == before
+
+
+@pytest.mark.slow
+def test_a_bound_that_cut_the_record_cuts_the_replay(record: Record, krt_home: Path) -> None:
+    krt_home.mkdir(exist_ok=True)
+    (krt_home / "bounds.json").write_text('{"execution": 20000}')
+    record("for i in range(2000): print(i, 'x' * 50, flush=True)", "'beside'")
+    result = replay("s")
+    assert verdicts(result) == ["same", "same"]
+    assert reasons(result)[0].startswith("gap: ")
+
+
+FULL = """
+import os, subprocess, sys
+from pathlib import Path
+directory = Path(sys.argv[1])
+subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m,mode=700", "tmpfs", str(directory)], check=True)
+os.environ["TMPDIR"] = str(directory)
+done = subprocess.run(
+    [sys.executable, "-m", "kernel_runtime.cli", "replay", "s", "--json"], capture_output=True, text=True
+)
+print(done.returncode)
+print(done.stdout.strip() or done.stderr)
+print([str(path) for path in directory.glob("krt-replay-*/*")])
+"""
+
+
+@pytest.mark.slow
+def test_a_disk_that_runs_full_is_told_and_nothing_is_left(record: Record, tmp_path: Path) -> None:
+    record("for i in range(20_000): print('x' * 400)", "'beside'")
+    directory = tmp_path / "tiny"
+    directory.mkdir()
+    status, document, left = in_own_mounts(FULL, str(directory))
+    first, second = json.loads(document)["executions"]
+    assert (status, left) == ("0", "[]")
+    assert (first["verdict"], second["verdict"]) == ("skipped", "same")
+    assert first["reason"].startswith("gap: ")
+
+
+@pytest.mark.slow
+def test_a_person_is_asked_at_the_terminal(record: Record, tmp_path: Path) -> None:
+    with kr.attach("s", create=True, cwd=str(tmp_path)) as session:
+        x = session.submit("import getpass; n = len(getpass.getpass('pw: ')); print(input('and? '), n)")
+        asked(session, x, "pw: ")
+        session.answer("four")
+        asked(session, x, "and? ")
+        session.answer("yes")
+        assert x.wait(timeout=20).text == "yes 4\n"
+        session.stop()
+    child = pexpect.spawn(
+        sys.executable,
+        ["-m", "kernel_runtime.cli", "replay", "s", "--secrets", "ask", "--inputs", "ask"],
+        encoding="utf-8",
+        timeout=60,
+    )
+    child.expect("pw: ")
+    child.sendline("hush")
+    child.expect("and\\? ")
+    child.sendline("no")
+    child.expect(pexpect.EOF)
+    shown = child.before
+    child.close()
+    assert child.exitstatus == 1
+    assert "hush" not in shown
+    assert "s: different" in shown
