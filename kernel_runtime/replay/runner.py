@@ -72,8 +72,8 @@ class Runner:
         self._lines = lines
         self._session: AsyncSession
         self._by_key = {KEY.format(order.number): order for order in orders.steps}
-        self._by_id: dict[str, _Running] = {}
-        self._by_number: dict[int, _Running] = {}
+        self._by_id: dict[str, Running] = {}
+        self._by_number: dict[int, Running] = {}
         self._room = asyncio.Semaphore(AHEAD)
         self._news = asyncio.Condition()
         self._unfinished = 0
@@ -164,7 +164,7 @@ class Runner:
         """Queue a step, once there is room; why it cannot run any more, or None."""
         await self._room.acquire()
         if self._lost is None:
-            self._by_number[order.number] = _Running(order)
+            self._by_number[order.number] = Running(order)
             self._unfinished += 1
             try:
                 await self._session.submit(
@@ -255,14 +255,14 @@ class Runner:
             return True
         return False
 
-    def _ended(self, running: _Running, fact: ExecutionFinished) -> None:
+    def _ended(self, running: Running, fact: ExecutionFinished) -> None:
         running.disarm()
         running.ended_at = asyncio.get_running_loop().time()
         self._room.release()
         self._unfinished -= 1
         number = running.order.number
         unasked = running.order.inputs[running.asked :] if fact.outcome in ("ok", "error") else []
-        for recorded in unasked:
+        for recorded in (one for one in unasked if one.withdrawn is None):
             _tell(Event(kind="unasked", number=number, prompt=recorded.prompt))
         if fact.outcome == "aborted":
             _tell(Event(kind="not-run", number=number, text=self._lost or "it was aborted before it began"))
@@ -280,7 +280,7 @@ class Runner:
         self._lost = f"the kernel of the replay ended{how}"
         return True
 
-    def _arm(self, running: _Running) -> None:
+    def _arm(self, running: Running) -> None:
         seconds = running.order.timeout
         if seconds is None:
             return
@@ -289,7 +289,7 @@ class Runner:
             seconds, lambda: self._tasks.create_task(self._interrupt(running, why))
         )
 
-    async def _interrupt(self, running: _Running, why: str) -> None:
+    async def _interrupt(self, running: Running, why: str) -> None:
         if running.ended_at is not None or running.interrupted:
             return
         running.interrupted = True
@@ -304,10 +304,9 @@ class Runner:
 
     # questions
 
-    async def _answer(self, running: _Running, fact: InputRequested) -> None:
+    async def _answer(self, running: Running, fact: InputRequested) -> None:
         order = running.order
-        recorded = order.inputs[running.asked] if running.asked < len(order.inputs) else None
-        running.asked += 1
+        recorded = running.recorded(fact.prompt)
         if not order.allow_stdin:
             return  # the supervisor sends the end of input, as it did
         how, answer = await self._choose(running, fact, recorded)
@@ -333,7 +332,7 @@ class Runner:
             self._remark(running, "its question was withdrawn before it was answered")
 
     async def _choose(
-        self, running: _Running, fact: InputRequested, recorded: Input | None
+        self, running: Running, fact: InputRequested, recorded: Input | None
     ) -> tuple[str, Answer | None]:
         secret = fact.password or not fact.echo
         if recorded is not None and recorded.withdrawn is not None:
@@ -353,7 +352,7 @@ class Runner:
                 return "waited", None
         return "end", Answer(eof=True)
 
-    async def _person(self, running: _Running, fact: InputRequested) -> Answer:
+    async def _person(self, running: Running, fact: InputRequested) -> Answer:
         async with self._asking:
             _tell(
                 Event(
@@ -368,11 +367,11 @@ class Runner:
             raise asyncio.CancelledError  # the driver is gone
         return msgspec.json.decode(line, type=Answer)
 
-    def _remark(self, running: _Running, text: str) -> None:
+    def _remark(self, running: Running, text: str) -> None:
         _tell(Event(kind="remark", number=running.order.number, text=text))
 
 
-class _Running:
+class Running:
     """A step that was queued."""
 
     def __init__(self, order: Order) -> None:
@@ -384,6 +383,21 @@ class _Running:
         self.ended_at: float | None = None
         self.interrupted = False
         self.late = LateCounter()
+
+    def recorded(self, prompt: str) -> Input | None:
+        """What the record has in the place of this question; None: it has none more.
+
+        A question that nobody answered may have been seen by chance (a program that looked at the terminal),
+        and is passed over where it is not this one.
+        """
+        left = self.order.inputs[self.asked :]
+        unanswered = next((at for at, one in enumerate(left) if one.withdrawn is None), len(left))
+        answered = left[unanswered] if unanswered < len(left) else None
+        at = unanswered
+        if answered is None or answered.prompt != prompt:
+            at = next((at for at, one in enumerate(left[:unanswered]) if one.prompt == prompt), unanswered)
+        self.asked += at + 1
+        return left[at] if at < len(left) else None
 
     def disarm(self) -> None:
         if self.alarm is not None:
