@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import json
 import logging
 import os
 import sys
@@ -67,6 +68,10 @@ class KernelApp(IPKernelApp):
             self.log.critical("No outbox: give --outbox DIR or set KRT_OUTBOX")
             self.exit(2)
         self.outbox = OutboxWriter(directory, bound=bound, free=free)
+        if (rules := os.environ.pop("KRT_GUARD", None)) is not None:
+            from kernel_runtime.kernel.guard import install
+
+            install(json.loads(rules), own=[directory])
         self.interrupts = Interrupts()
         attribution.install()
         super().init_sockets()

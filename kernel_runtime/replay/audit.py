@@ -20,6 +20,7 @@ from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
 from kernel_runtime.replay.gaps import what_is_there
 from kernel_runtime.replay.plan import Plan, Run, Step
 from kernel_runtime.replay.result import Result
+from kernel_runtime.replay.sandbox import allowed
 from kernel_runtime.replay.sources import load
 from kernel_runtime.replay.verdict import judged
 from kernel_runtime.replay.what_if import parse_settings, with_settings
@@ -94,7 +95,7 @@ def replayed(
         secrets: whether a person is asked for what the record does not hold, or these steps are not run.
         timeout: seconds for each step, 0 for no bound; by default ten times what was recorded, 60 at least.
         kernel: kernelspec to run it in instead of the recorded one.
-        allow: what may really happen.
+        allow: what may really happen: `net`, `write:PATH`, `processes`, `all` (replay/sandbox.py).
         force: replay a damaged record too.
         principal: who acts in a session that is kept.
         ask: called with a prompt and whether the answer is hidden; gives the answer, None for end of input.
@@ -120,6 +121,7 @@ def replayed(
     if ask is None and (inputs == "ask" or secrets == "ask"):
         raise UsageError("there is nobody to ask", hint="run it at a terminal, or pass `ask`")
     chosen = settings if isinstance(settings, Mapping) else parse_settings(settings)
+    may = allowed(allow)
     workspace.sweep()
     found = load(source, order=order, until=until, force=force)
     plan, put = with_settings(found.plan, chosen)
@@ -127,11 +129,19 @@ def replayed(
         plan = replace(plan, kernel=kernel)
     if plan.kernel != session_files.DEFAULT_KERNEL:
         plan = replace(plan, kernel=runnable(plan.kernel))
-    how = How(inputs=inputs, secrets=secrets, timeout=timeout, keep=keep, ask=ask, progress=progress)
+    how = How(
+        inputs=inputs,
+        secrets=secrets,
+        timeout=timeout,
+        keep=keep,
+        allowed=may,
+        ask=ask,
+        progress=progress,
+    )
     if keep is not None:
         how = replace(how, principal=principal or places.principal())
     plan = with_skips(plan, how)
-    if keep is not None and "all" not in allow:
+    if keep is not None and not may.everything:
         _refuse_effects(plan, keep)
     runs = [run(plan, how)]
     if two_times:

@@ -13,8 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Literal
 
 import msgspec
 from msgspec import Struct
@@ -26,6 +25,7 @@ from kernel_runtime.replay import workspace
 from kernel_runtime.replay.orders import KEY, Answer, Event, Order, Orders
 from kernel_runtime.replay.plan import Asked, Plan, Ran, Run, Step
 from kernel_runtime.replay.plan_journal import plan_of_journal
+from kernel_runtime.replay.sandbox import Allowed, confine
 
 DEFAULT_TIMEOUT = 600.0
 """seconds a step may take of which the record does not say how long it took"""
@@ -34,41 +34,12 @@ LEAST_TIMEOUT, TIMES_RECORDED = 60.0, 10.0
 _ENDING = 30.0
 """seconds the runner has for stopping its session"""
 _PRINCIPAL = "agent:replay"
+_RUNNER = "kernel_runtime.replay.runner"
 
 Ask = Callable[[str, bool], str | None]
 """`(prompt, hidden)` → the person's answer, None for the end of input"""
 Progress = Callable[[int, int], None]
 """`(steps that have ended, steps)`"""
-
-
-class Confinement(Protocol):
-    """What keeps the runner, and all that it starts, from the world. One for each run."""
-
-    def command(self, argv: list[str], workspace: Path, cwd: str) -> list[str]:
-        """The command that runs `argv` confined, with the workspace writable and `cwd` as it may be seen."""
-        ...
-
-    def environment(self, environment: dict[str, str]) -> dict[str, str]:
-        """What it is started with."""
-        ...
-
-    def refused(self) -> list[dict[str, Any]]:
-        """What it did not let happen, once the run is over."""
-        ...
-
-
-class Unconfined:
-    """Nothing is kept from anything."""
-
-    def command(self, argv: list[str], workspace: Path, cwd: str) -> list[str]:
-        del workspace, cwd
-        return argv
-
-    def environment(self, environment: dict[str, str]) -> dict[str, str]:
-        return environment
-
-    def refused(self) -> list[dict[str, Any]]:
-        return []
 
 
 class How(Struct, frozen=True, kw_only=True):
@@ -81,6 +52,8 @@ class How(Struct, frozen=True, kw_only=True):
     keep: str | None = None
     """the name of the session that stays"""
     principal: str = _PRINCIPAL
+    allowed: Allowed = Allowed()
+    """what may really happen; a session that stays is not confined"""
     ask: Ask | None = None
     progress: Progress | None = None
 
@@ -100,8 +73,8 @@ def with_skips(plan: Plan, how: How) -> Plan:
     return msgspec.structs.replace(plan, steps=steps)
 
 
-def run(plan: Plan, how: How, confinement: Confinement | None = None) -> Run:
-    """Run a plan once; without a confinement, in the open.
+def run(plan: Plan, how: How) -> Run:
+    """Run a plan once, confined to what is allowed.
 
     Raises:
         KernelRuntimeError: what kept the private session from running: no kernel, no space.
@@ -110,17 +83,18 @@ def run(plan: Plan, how: How, confinement: Confinement | None = None) -> Run:
     if not any(step.skip is None for step in plan.steps):
         return Run(ran=[Ran(number=step.number, skip=step.skip) for step in plan.steps])
     with workspace.Workspace() as places_:
-        return _Driving(plan, how, places_, confinement or Unconfined()).run()
+        return _Driving(plan, how, places_).run()
 
 
 class _Driving:
-    def __init__(self, plan: Plan, how: How, where: workspace.Workspace, confinement: Confinement) -> None:
-        self._confinement = confinement
+    def __init__(self, plan: Plan, how: How, where: workspace.Workspace) -> None:
         self._plan = plan
         self._how = how
         self._where = where
         self._ran = {step.number: Ran(number=step.number, skip=step.skip) for step in plan.steps}
         self._ended = 0
+        may = how.allowed if how.keep is None else Allowed(everything=True)
+        self._sandbox = confine(plan.cwd, where.directory, may)
 
     def run(self) -> Run:
         started = time.monotonic()
@@ -134,18 +108,14 @@ class _Driving:
         self._drive(orders)
         seconds = time.monotonic() - started
         found = self._read()
-        return msgspec.structs.replace(found, seconds=seconds, refused=self._confinement.refused())
+        return msgspec.structs.replace(found, seconds=seconds, sandbox=self._sandbox.document())
 
     def _orders(self) -> Orders:
         plan, how = self._plan, self._how
-        cwd = plan.cwd
-        if not Path(cwd).is_dir():
-            cwd = str(self._where.directory / "cwd")
-            Path(cwd).mkdir()
         return Orders(
             session=how.keep or self._where.session,
             kernel=plan.kernel,
-            cwd=cwd,
+            cwd=self._sandbox.cwd,
             principal=how.principal,
             steps=[
                 Order(
@@ -180,22 +150,18 @@ class _Driving:
         if self._how.keep is None:
             environment["KRT_HOME"] = str(self._where.home)
             environment["KRT_RUNTIME_DIR"] = str(self._where.runtime)
-        return environment
+        return environment | self._sandbox.environment
 
     def _drive(self, orders: Orders) -> None:
         """Start the runner, listen until it is done, and see it end."""
         log = self._where.directory / "runner.log"
         with log.open("wb") as errors:
             runner = subprocess.Popen(
-                self._confinement.command(
-                    [sys.executable, "-P", "-m", "kernel_runtime.replay.runner", str(self._where.directory)],
-                    self._where.directory,
-                    orders.cwd,
-                ),
+                [*self._sandbox.prefix, sys.executable, "-P", "-m", _RUNNER, str(self._where.directory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                env=self._confinement.environment(self._environment()),
+                env=self._environment(),
                 cwd=self._where.directory,
                 # Ctrl-C is for us: we tell it, and wait
                 start_new_session=True,

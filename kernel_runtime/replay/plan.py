@@ -198,6 +198,6 @@ class Run(Struct, kw_only=True, omit_defaults=True):
     """one for each step of the plan, in its order"""
     names: list[NameDigest] | None = None
     environment: dict[str, Any] | None = None
-    refused: list[dict[str, Any]] = []
-    """what the sandbox did not let happen"""
+    sandbox: dict[str, Any] = {}
+    """what kept it from the world: `{"kind", "boundary", "notes"}`"""
     seconds: float = 0.0

@@ -33,7 +33,8 @@ class Result(Struct, kw_only=True):
     """what `--set` put where: `{"name", "value", "number", "after", "why"}`"""
     changed: list[dict[str, Any]] = []
     """executions that did not come out as recorded, each with what they read of what had changed"""
-    refused: list[dict[str, Any]] = []
+    sandbox: dict[str, Any] = {}
+    """what kept the replay from the world: `{"kind": "bubblewrap|guard|none", "boundary", "notes"}`"""
     kept: str | None = None
     head: int = 0
     seconds: float = 0.0

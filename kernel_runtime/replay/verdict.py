@@ -64,7 +64,7 @@ def judged(
             for row in rows
             if row["verdict"] in (DIFFERENT, NONDETERMINISTIC)
         ],
-        refused=[refusal for run in runs for refusal in run.refused],
+        sandbox=runs[0].sandbox if runs else {},
         head=plan.head,
         seconds=sum(run.seconds for run in runs),
     )

@@ -6,7 +6,7 @@ code of a package runs. The working directory's repository is asked through git,
 off by which a repository can have commands of its own run.
 
 Not promised: what was imported from elsewhere, or changed after it was installed. A package's digest is
-that of its list of files (RECORD), which holds the hash of each file as it was installed.
+that of its list of files (RECORD, which has the hash of each), as its wheel brought them.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _packages(place: Path, missing: list[str]) -> Iterator[tuple[str, dict[str, 
             distribution, _, version = name.removesuffix(".dist-info").partition("-")
             found: dict[str, Any] = {"version": version}
             try:
-                found["digest"] = hashlib.sha256((place / name / "RECORD").read_bytes()).hexdigest()
+                found["digest"] = record_digest((place / name / "RECORD").read_bytes(), name)
             except OSError:
                 found["digest"] = None  # Debian's own packages have none
             found |= _origin(place / name / "direct_url.json")
@@ -117,6 +117,20 @@ def _packages(place: Path, missing: list[str]) -> Iterator[tuple[str, dict[str, 
         elif name.endswith(".egg-info"):
             distribution, _, version = name.removesuffix(".egg-info").partition("-")
             yield canonical(distribution), {"version": version.partition("-py")[0], "digest": None}
+
+
+def record_digest(record: bytes, info: str) -> str:
+    """sha256 of what a wheel brought, by its list of files: the same whoever installed it.
+
+    Without what installers write themselves: their own notes in `info`, scripts, compiled modules.
+    """
+    own = tuple(f"{info}/{name}," for name in ("INSTALLER", "REQUESTED", "RECORD", "direct_url.json"))
+    kept = [
+        line
+        for line in record.decode("utf-8", "surrogateescape").splitlines()
+        if line and not line.startswith((*own, "../", "/")) and "/__pycache__/" not in f"/{line}"
+    ]
+    return hashlib.sha256("\n".join(sorted(kept)).encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def canonical(name: str) -> str:

@@ -9,7 +9,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from kernel_runtime.supervisor.environment import look, repository
+from kernel_runtime.supervisor.environment import look, record_digest, repository
 
 ANSWER: dict[str, Any] = {"python": {"version": "3.11.2"}, "platform": {"machine": "x86_64"}}
 
@@ -36,7 +36,7 @@ def test_packages_are_told_as_they_would_be_imported(tmp_path: Path) -> None:
         "old-one": "0.3",
         "zope-interface": "6.1",
     }
-    assert seen.packages["zope-interface"]["digest"] == hashlib.sha256(b"a,sha256=x,1\n").hexdigest()
+    assert seen.packages["zope-interface"]["digest"] == hashlib.sha256(b"a,sha256=x,1").hexdigest()
     again = look({**ANSWER, "path": [str(second), str(first)]}, str(tmp_path))
     assert again.fingerprint != seen.fingerprint
 
@@ -56,6 +56,16 @@ def test_what_did_not_come_from_an_index_says_where_from_without_secrets(tmp_pat
     assert "s3cr3t" not in json.dumps(found)
     assert found["mine"]["how"] == "editable"
     assert "how" not in found["broken"]
+
+
+def test_a_wheel_has_one_digest_whoever_installed_it() -> None:
+    """pip lists compiled modules and a note that it was asked for; uv does neither, and sorts otherwise."""
+    wheel = ["x/a.py,sha256=1,10", "x-1.dist-info/WHEEL,sha256=2,20"]
+    pip = [*wheel, "x/__pycache__/a.cpython-311.pyc,,", "x-1.dist-info/REQUESTED,sha256=3,0"]
+    uv = [*reversed(wheel), "x-1.dist-info/INSTALLER,sha256=4,2", "../../../bin/x,sha256=5,9", ""]
+    by_pip, by_uv = (record_digest("\n".join(lines).encode(), "x-1.dist-info") for lines in (pip, uv))
+    changed = record_digest(b"x/a.py,sha256=9,10\n", "x-1.dist-info")
+    assert by_pip == by_uv != changed
 
 
 def _git(place: Path, *words: str) -> str:
