@@ -49,6 +49,7 @@ def _notebook(root: Path, cells: int) -> Path:
     made = [nbformat.v4.new_code_cell(f"x = {n}\nprint(x)\nx * 2") for n in range(cells)]  # type: ignore[no-untyped-call]
     document = nbformat.v4.new_notebook(cells=made)  # type: ignore[no-untyped-call]
     nbclient.NotebookClient(document, timeout=60, kernel_name="python3").execute()
-    path = root / "cells.ipynb"
+    path = root / "notebook" / "cells.ipynb"  # by itself: what lies beside it is copied for the replay
+    path.parent.mkdir()
     nbformat.write(document, path)  # type: ignore[no-untyped-call]
     return path
