@@ -10,6 +10,7 @@ import click
 from kernel_runtime.cli import frame, report
 
 ELSEWHERE = (
+    "screens of the session's terminals and processes while these live (`krt ps`)",
     "terminals, pages and logs of other programs that showed it",
     "bundles, exports, copies of the notebook and backups made before",
     "free blocks of the disk",

@@ -146,24 +146,27 @@ class Redaction:
     def _sweep(self, wanted: Wanted, left: list[str]) -> dict[str, int]:
         """The session's other files; what cannot be done is added to `left`."""
         swept: dict[str, int] = {}
-        forms = wanted.forms
+        forms, notebook = wanted.forms, Path(self._s.identity.notebook)
         try:
             strays = segments.remove_strays(self._s.shell.reader.connection, self._s.shell.journal.path)
             swept.update({str(file): 0 for file in strays})
             if forms is not None:
-                swept.update(sweep(self._s.directory, forms, self._outbox()))
+                swept.update(sweep(self._s.directory, forms, self._outbox(), notebook))
             else:
                 left.append("logs and the kernel's outbox: they are searched for a text only")
         except (OSError, KernelRuntimeError) as error:
             left.append(f"the session's files were not all looked through: {error}")
         reach("swept")
-        path = Path(self._s.identity.notebook)
+
+        def less(file: Path) -> None:
+            if forms is not None and less_notebook(file, forms):
+                swept[str(file)] = 1
+
         try:
-            less = partial(less_notebook, forms=forms) if forms is not None else lambda _path: None
             if not self._s.notebooks.redacted(less):
-                left.append(f"{path}: a page has it open and writes it; close it, then do the same again")
+                left.append(f"{notebook}: a page has it open and writes it; close it, then do the same again")
         except (OSError, KernelRuntimeError) as error:
-            left.append(f"{path}: {error}")
+            left.append(f"{notebook}: {error}")
         return swept
 
     def _outbox(self) -> tuple[Path, int] | None:

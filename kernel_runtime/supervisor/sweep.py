@@ -29,13 +29,14 @@ _OURS = frozenset(
 _PIECE = 1 << 20
 
 
-def sweep(directory: Path, forms: Forms, outbox: tuple[Path, int] | None) -> dict[str, int]:
-    """Blank the text in every file of the session's directory.
+def sweep(directory: Path, forms: Forms, outbox: tuple[Path, int] | None, notebook: Path) -> dict[str, int]:
+    """Blank the text in every file of the session's directory but its notebook, which has a keeper.
 
     Args:
         directory: of the session.
         forms: the text.
         outbox: the living kernel's, and how far it is in the journal; others are as a whole.
+        notebook: the session's.
 
     Returns:
         file, relative to the directory → bytes that were overwritten.
@@ -45,6 +46,8 @@ def sweep(directory: Path, forms: Forms, outbox: tuple[Path, int] | None) -> dic
     """
     done: dict[str, int] = {}
     for file in _files(directory):
+        if file == notebook:
+            continue
         if file.suffix == ".ipynb":
             blanked = less_notebook(file, forms)
         else:

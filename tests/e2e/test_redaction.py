@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 
 import kernel_runtime as kr
 from kernel_runtime.client.blocking import Execution
+from kernel_runtime.client.connection import ControlLine
 from kernel_runtime.client.session_files import load
 from kernel_runtime.journal import JournalReader, verify
 from kernel_runtime.journal.forms import Forms
@@ -158,6 +160,34 @@ def test_people_s_cells_of_the_notebook(alice: kr.Session) -> None:
     assert "".join(cells[0]["source"]) == "# Mine\nthe key is [redacted]\nand more"
     assert "".join(cells[1]["source"]) == "a = '[redacted]'"
     assert "truth" not in cells[1]["metadata"]["kernel_runtime"], "it is what ran, not an edit"
+
+
+def test_a_notebook_that_a_page_has_open(alice: kr.Session) -> None:
+    """The page would write it back: so it is left, named, and done when the page is closed."""
+    alice.execute(f"a = {WRITTEN}")
+    path = load("alice").notebook
+    eventually(lambda: holding(Path(path).parent), what="the notebook is written")
+    asked("hold_notebook", holder="a page", seconds=60.0)
+    done = redact()
+    assert done.returncode == 1
+    assert "a page has it open" in done.stdout
+    assert f"STILL IN: {path}" in done.stdout
+    asked("release_notebook", holder="a page")
+    # 3: what ran is rendered from the journal as soon as the file is ours again
+    assert redact().returncode in (0, 3)
+    assert holding(load("alice").directory) == []
+
+
+def asked(op: str, **arguments: object) -> None:
+    line = ControlLine(load("alice"), "human:kim")
+
+    async def ask() -> None:
+        try:
+            await line.request(op, arguments)
+        finally:
+            line.close()
+
+    asyncio.run(ask())
 
 
 def test_a_busy_session(alice: kr.Session) -> None:
