@@ -151,6 +151,8 @@ class Chain:
         for seq, (_digest, _stands, redacted) in self._altered.items():
             if not redacted:
                 self.problem("payloads", "payload does not fit its digest", seq)
+        if not self.entries:
+            self.problem("entries", "there are none")
 
     def summary(self) -> dict[str, Any]:
         keys = ("session", "entries", "incarnations", "gaps", "notable")

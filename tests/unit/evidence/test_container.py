@@ -214,6 +214,10 @@ def test_lines_that_are_no_entries(bundle: Path, tmp_path: Path, line: bytes, to
     assert told in problems(tmp_path, changed)
 
 
+def test_a_chain_of_nothing(bundle: Path, tmp_path: Path):
+    assert problems(tmp_path, repaired(members_of(bundle), [])) == "entries: there are none"
+
+
 @pytest.mark.parametrize("kind", ["SessionCreated", "GapRecorded", *standalone.NOTABLE])
 def test_payloads_that_are_not_of_their_kind(bundle: Path, tmp_path: Path, kind: str):
     """Whatever stands there, the verifier says so and goes on."""
