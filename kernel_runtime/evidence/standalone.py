@@ -390,9 +390,7 @@ def check_anchors(chain: Chain, kept: Sequence[tuple[str, int, str]]) -> None:
             chain.problem("anchor", "is another one than was anchored", seq)
     if not ours:
         chain.problem("anchor", f"there is none of session {chain.session.get('session_id')}")
-    chain.notes.append(
-        f"{len(ours)} anchors of this session, the last of entry {max(ours, default=(0, ''))[0]}"
-    )
+    chain.notes.append(f"{len(ours)} anchors of this session, the last of entry {max([0, *dict(ours)])}")
 
 
 def check_signatures(chain: Chain, manifest: bytes, armor: str | None, allowed: str | None) -> None:
