@@ -73,7 +73,16 @@ _NAMES, _DIFFS, _LINES = 10, 10, 20
     help="Seconds for each cell, 0 for no bound; by default ten times what was recorded, 60 at least.",
 )
 @click.option("--kernel", metavar="SPEC", help="Run it in another kernel than the recorded one.")
-@click.option("--allow", multiple=True, metavar="WHAT", help="What may really happen.")
+@click.option(
+    "--env",
+    type=click.Choice(["current", "recorded"]),
+    default="current",
+    show_default=True,
+    help="Run it in this environment, or build the recorded one with uv.",
+)
+@click.option(
+    "--allow", multiple=True, metavar="WHAT", help="What may really happen: net, write:PATH, processes, all."
+)
 @click.option("--force", is_flag=True, help="Replay a record that is damaged, too.")
 def command(
     *,
@@ -91,6 +100,7 @@ def command(
     secrets: Literal["ask", "skip"],
     timeout: float | None,
     kernel: str | None,
+    env: Literal["current", "recorded"],
     allow: tuple[str, ...],
     force: bool,
     as_json: bool,
@@ -121,6 +131,7 @@ def command(
             secrets=secrets,
             timeout=timeout,
             kernel=kernel,
+            env=env,
             allow=allow,
             force=force,
             principal=principal,
@@ -169,12 +180,13 @@ def _show(result: Result) -> None:
     print(f"{report.clean(result.source)}: {result.verdict} ({told}; {result.seconds:.1f} s)")
     if result.integrity.get("ok") is False:
         print("the record is damaged: what is said here is of what could be read")
-    for note in result.notes:
+    for note in (*result.notes, *result.sandbox.get("notes", [])):
         print(f"note: {report.clean(note)}")
     for setting in result.settings:
         where = f"after step {setting['after']}" if setting["after"] else "at the beginning"
         print(f"set: {setting['name']} = {setting['value']!r} {where}, as step {setting['number']}")
         print(f"     since {setting['why']}")
+    _show_environment(result.environment)
     rows = [
         (
             row["number"],
@@ -196,6 +208,23 @@ def _show(result: Result) -> None:
             print(f"and {len(differing) - _NAMES:,} more (--json has all)")
     if result.kept:
         print(f"session {result.kept} is live at this point: krt attach {result.kept}")
+
+
+def _show_environment(found: dict[str, Any]) -> None:
+    if not found.get("known"):
+        print(f"environment: {found.get('why', 'not known')}")
+        return
+    others = [row["what"] for part in ("python", "platform", "git") for row in found[part]]
+    packages = [
+        f"{row['name']} {row['recorded']} with other files"
+        if row["why"] == "content"
+        else f"{row['name']} {row['recorded'] or 'not there'} → {row['replayed'] or 'not there'}"
+        for row in found["packages"]
+    ]
+    shown = ", ".join([*others, *packages][:_NAMES])
+    more = len(others) + len(packages) - _NAMES
+    if shown:
+        print(report.clean(f"environment differs: {shown}" + (f" and {more:,} more" if more > 0 else "")))
 
 
 def _show_differences(rows: list[dict[str, Any]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
@@ -17,6 +18,7 @@ from kernel_runtime.replay import workspace
 from kernel_runtime.replay.compare import RuleSet
 from kernel_runtime.replay.downstream import downstream
 from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
+from kernel_runtime.replay.environment import difference, rebuilt
 from kernel_runtime.replay.gaps import what_is_there
 from kernel_runtime.replay.plan import Plan, Run, Step
 from kernel_runtime.replay.result import Result
@@ -54,6 +56,7 @@ class Options(TypedDict, total=False):
     secrets: Literal["ask", "skip"]
     timeout: float | None
     kernel: str | None
+    env: Literal["current", "recorded"]
     allow: Sequence[str]
     force: bool
     principal: str | None
@@ -74,6 +77,7 @@ def replayed(
     secrets: Literal["ask", "skip"] = "skip",
     timeout: float | None = None,
     kernel: str | None = None,
+    env: Literal["current", "recorded"] = "current",
     allow: Sequence[str] = (),
     force: bool = False,
     principal: str | None = None,
@@ -95,6 +99,7 @@ def replayed(
         secrets: whether a person is asked for what the record does not hold, or these steps are not run.
         timeout: seconds for each step, 0 for no bound; by default ten times what was recorded, 60 at least.
         kernel: kernelspec to run it in instead of the recorded one.
+        env: run it in the present environment, or in the recorded one, which is built anew (uv).
         allow: what may really happen: `net`, `write:PATH`, `processes`, `all` (replay/sandbox.py).
         force: replay a damaged record too.
         principal: who acts in a session that is kept.
@@ -129,12 +134,14 @@ def replayed(
         plan = replace(plan, kernel=kernel)
     if plan.kernel != session_files.DEFAULT_KERNEL:
         plan = replace(plan, kernel=runnable(plan.kernel))
+    python, missing = (sys.executable, []) if env == "current" else rebuilt(plan.environment)
     how = How(
         inputs=inputs,
         secrets=secrets,
         timeout=timeout,
         keep=keep,
         allowed=may,
+        python=python,
         ask=ask,
         progress=progress,
     )
@@ -152,7 +159,14 @@ def replayed(
     for row in result.executions:
         if row["number"] in gaps and row["reason"] is None:
             row["reason"] = gaps[row["number"]]
-    result = replace(result, integrity=found.integrity, settings=put, kept=keep)
+    result = replace(
+        result,
+        integrity=found.integrity,
+        settings=put,
+        kept=keep,
+        environment=difference(plan.environment, runs[0].environment) | {"of": env},
+        notes=[*result.notes, *missing],
+    )
     return Replayed(result=result, plan=plan, runs=runs)
 
 

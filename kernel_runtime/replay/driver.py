@@ -52,6 +52,8 @@ class How(Struct, frozen=True, kw_only=True):
     keep: str | None = None
     """the name of the session that stays"""
     principal: str = _PRINCIPAL
+    python: str = sys.executable
+    """the interpreter of the environment that it runs in"""
     allowed: Allowed = Allowed()
     """what may really happen; a session that stays is not confined"""
     ask: Ask | None = None
@@ -80,7 +82,7 @@ def run(plan: Plan, how: How) -> Run:
         KernelRuntimeError: what kept the private session from running: no kernel, no space.
         KeyboardInterrupt: nothing is left behind.
     """
-    if not any(step.skip is None for step in plan.steps):
+    if how.keep is None and not any(step.skip is None for step in plan.steps):
         return Run(ran=[Ran(number=step.number, skip=step.skip) for step in plan.steps])
     with workspace.Workspace() as places_:
         return _Driving(plan, how, places_).run()
@@ -94,7 +96,7 @@ class _Driving:
         self._ran = {step.number: Ran(number=step.number, skip=step.skip) for step in plan.steps}
         self._ended = 0
         may = how.allowed if how.keep is None else Allowed(everything=True)
-        self._sandbox = confine(plan.cwd, where.directory, may)
+        self._sandbox = confine(plan.cwd, where.directory, may, python=how.python)
 
     def run(self) -> Run:
         started = time.monotonic()
@@ -157,7 +159,7 @@ class _Driving:
         log = self._where.directory / "runner.log"
         with log.open("wb") as errors:
             runner = subprocess.Popen(
-                [*self._sandbox.prefix, sys.executable, "-P", "-m", _RUNNER, str(self._where.directory)],
+                [*self._sandbox.prefix, self._how.python, "-P", "-m", _RUNNER, str(self._where.directory)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,

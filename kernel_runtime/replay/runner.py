@@ -34,6 +34,7 @@ from kernel_runtime.errors import (
 )
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.facts import (
+    EnvironmentRecorded,
     ExecutionFinished,
     ExecutionQueued,
     ExecutionStarted,
@@ -58,6 +59,8 @@ LATE_BOUND = 60.0
 """seconds that late output is waited for at most"""
 EXTRA_QUESTIONS = 3
 """questions that are not in the record and get the end of input, before a step is interrupted"""
+ENVIRONMENT = 3.0
+"""seconds that a replay which is over waits for its environment to be recorded"""
 INTERRUPTS = 3
 """times that a step is interrupted, each with its patience, before its kernel is stopped"""
 
@@ -99,6 +102,7 @@ class Runner:
             async with asyncio.TaskGroup() as self._tasks:
                 watching = self._tasks.create_task(self._watch())
                 await self._feed()
+                await self._environment()
                 watching.cancel()
             if not orders.keep:
                 await self._session.stop()
@@ -129,6 +133,8 @@ class Runner:
                 await self._late(order.waits)
             if (lost := await self._submit(order)) is not None:
                 _tell(Event(kind="not-run", number=order.number, text=lost))
+        if self._incarnation == 0:  # a session that is kept, at a point before anything had ended
+            await self._begin_incarnation()
         await self._end_incarnation(self._orders.waits)
 
     async def _begin_incarnation(self) -> None:
@@ -159,6 +165,17 @@ class Runner:
         if self._lost is None:
             await self._late(waits)
             await self._session.status(limit=0)
+
+    async def _environment(self) -> None:
+        """The replay's own environment is on record, if the supervisor gets to it; it looks beside."""
+        if self._lost is not None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ENVIRONMENT):
+                async for entry in self._session.follow(0):
+                    known = isinstance(entry.fact, EnvironmentRecorded)
+                    if known and entry.incarnation == self._incarnation:
+                        return
 
     async def _submit(self, order: Order) -> str | None:
         """Queue a step, once there is room; why it cannot run any more, or None."""

@@ -90,13 +90,14 @@ class Sandbox(Struct, frozen=True, kw_only=True):
         return {"kind": self.kind, "boundary": self.kind == "bubblewrap", "notes": self.notes}
 
 
-def confine(cwd: str, workspace: Path, may: Allowed) -> Sandbox:
+def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.executable) -> Sandbox:
     """The sandbox for one run.
 
     Args:
         cwd: the recorded working directory; it need not be there.
         workspace: the replay's own directory, writable inside and outside.
         may: what is allowed.
+        python: the interpreter that has to be found inside.
     """
     notes: list[str] = []
     there = Path(cwd).is_dir()
@@ -111,7 +112,8 @@ def confine(cwd: str, workspace: Path, may: Allowed) -> Sandbox:
     why = why_no_bubblewrap()
     if why is None:
         inside = cwd if there else str(_made(workspace / "cwd"))
-        prefix = _bubblewrap(cwd if there else None, copy, workspace, may)
+        seen = [str(Path(python).parent.parent), *_of_python()]
+        prefix = _bubblewrap(cwd if there else None, copy, workspace, may, seen)
         return Sandbox(kind="bubblewrap", prefix=prefix, environment=own, cwd=inside, notes=notes)
     notes.append(f"{why}: the guard in the kernel refuses instead, which is no security boundary")
     inside = cwd if there and copy is None else str(copy or _made(workspace / "cwd"))
@@ -144,7 +146,9 @@ def why_no_bubblewrap() -> str | None:
     return f"bubblewrap cannot be used here ({said[-1] if said else f'status {tried.returncode}'})"
 
 
-def _bubblewrap(cwd: str | None, copy: Path | None, workspace: Path, may: Allowed) -> list[str]:
+def _bubblewrap(
+    cwd: str | None, copy: Path | None, workspace: Path, may: Allowed, seen: Sequence[str]
+) -> list[str]:
     argv = [_BWRAP, "--ro-bind", "/", "/", "--dev", "/dev", "--unshare-pid", "--proc", "/proc"]
     argv += ["--unshare-ipc", "--die-with-parent"]
     if not may.network:
@@ -155,7 +159,7 @@ def _bubblewrap(cwd: str | None, copy: Path | None, workspace: Path, may: Allowe
     for place in dict.fromkeys(empty):
         argv += ["--tmpfs", place]
     hidden = tuple(os.path.join(place, "") for place in empty)
-    for place in _of_python():
+    for place in seen:
         if place.startswith(hidden):
             argv += ["--ro-bind-try", place, place]
     if cwd is not None:

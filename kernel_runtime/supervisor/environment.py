@@ -44,8 +44,7 @@ class Environment:
     def __init__(self, supervisor: Supervisor) -> None:
         self._s = supervisor
         self._thread = Observers(supervisor.reactor, threads=1)
-        if not supervisor.identity.scratch:
-            supervisor.shell.on_change.append(self._changed)
+        supervisor.shell.on_change.append(self._changed)
 
     def close(self) -> None:
         self._thread.close()
