@@ -17,6 +17,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -346,15 +347,25 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
     shutdown_kernel = _async_shutdown_kernel  # type: ignore[assignment]
 
     async def _async_shutdown_all(self, now: bool = False) -> None:
-        for stop in self.on_stop:
+        """The server ends: nothing of sessions, and whatever one of its parts meets.
+
+        The event loop is stopped only after this, so an error from here would keep the server for good.
+        """
+        stock: Callable[[], Awaitable[None]] = partial(super()._async_shutdown_all, now=now)
+        for stop in (*self.on_stop, self._leave_sessions, stock):
             try:
                 await stop()
-            except Exception:  # the server ends, whatever one of its parts meets
+            except Exception:  # the server ends all the same
                 self.log.exception("kernel_runtime: while the server stops")
+
+    async def _leave_sessions(self) -> None:
         for kernel_id in list(self._kernels):
             await self.detach(kernel_id)
         await self.clients.close()
-        await super()._async_shutdown_all(now=now)
+        for kernel_id, start in list(self._pending_kernels.items()):
+            # stock keeps a start that failed for ever, and fails to shut it down, before the others are
+            if kernel_id not in self._kernels and start.done():
+                del self._pending_kernels[kernel_id]
 
     shutdown_all = _async_shutdown_all  # type: ignore[assignment]
 

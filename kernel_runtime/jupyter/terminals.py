@@ -10,11 +10,13 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 from jupyter_server._tz import isoformat, utcfromtimestamp, utcnow
 from jupyter_server_terminals.terminalmanager import TerminalManager
+from tornado import web
 
 from kernel_runtime import process
 from kernel_runtime.client import session_files
@@ -97,3 +99,9 @@ class SessionTerminalManager(TerminalManager):
         if name in self._ours() and not dict.__contains__(self.terminals, name):
             return
         await super().terminate(name, force=force)
+
+    async def terminate_all(self) -> None:
+        """Close all. One that ends by itself meanwhile is no error, which would keep the server."""
+        for name in list(self.terminals):
+            with suppress(KeyError, web.HTTPError):
+                await self.terminate(name, force=True)
