@@ -38,6 +38,44 @@ _ID = re.compile(
 )
 _SHOWN = frozenset(("title", "alt", "src", "value", "content", "placeholder", "label", "srcset", "srcdoc"))
 """attributes that people see or follow: ids there are no makeshift"""
+_INTERNAL = frozenset(("data-root-id", "data-docid", "data-target", "data-bokeh-model-id"))
+_BLOCKS = frozenset(
+    (
+        "html",
+        "head",
+        "body",
+        "div",
+        "p",
+        "pre",
+        "ul",
+        "ol",
+        "li",
+        "dl",
+        "dt",
+        "dd",
+        "br",
+        "hr",
+        "style",
+        "script",
+    )
+    + (
+        "table",
+        "caption",
+        "colgroup",
+        "col",
+        "thead",
+        "tbody",
+        "tfoot",
+        "tr",
+        "td",
+        "th",
+        "section",
+        "article",
+    )
+    + ("h1", "h2", "h3", "h4", "h5", "h6", "details", "summary", "figure", "figcaption", "form", "fieldset")
+    + ("svg", "header", "footer", "nav", "main", "blockquote", "meta", "link", "title", "option", "select")
+)
+_INLINE_XML = frozenset(("text", "tspan", "textPath", "a"))
 _LINKS = frozenset(("href", "xlink:href"))
 _CELL = frozenset(("td", "th"))
 
@@ -148,7 +186,7 @@ def compare(bridge: Bridge, recorded: str, replayed: str, *, xml: bool = False) 
         return
     if bridge.on("markup"):
         bridge.use("markup", *_apart(recorded, replayed))
-        _pieces(bridge, _significant(one), _significant(two), loose=True)
+        _pieces(bridge, _significant(one, xml=xml), _significant(two, xml=xml), loose=True)
         return
     _pieces(bridge, one, two, loose=False)
 
@@ -171,22 +209,31 @@ def _without_metadata(pieces: list[Piece]) -> list[Piece]:
     return kept
 
 
-def _significant(pieces: list[Piece]) -> list[Piece]:
-    """Without space that no browser shows: between tags, and more than one within text."""
+def _significant(pieces: list[Piece], *, xml: bool) -> list[Piece]:
+    """Without space that no browser shows: more than one within a line, and any at the edge of a block."""
     kept: list[Piece] = []
     depth = 0
-    for piece in pieces:
+    for at, piece in enumerate(pieces):
         if piece.name in _AS_IS:
             depth += {"start": 1, "end": -1}.get(piece.kind, 0)
-        if piece.kind == "text" and depth <= 0:
-            shown = unescape(_SPACES.sub(" ", piece.raw))
-            if shown.strip():
-                kept.append(Piece("text", "", shown.strip()))
-        elif piece.kind == "text":
-            kept.append(Piece("text", "", unescape(piece.raw)))
-        else:
+        if piece.kind != "text":
             kept.append(piece)
+            continue
+        shown = piece.raw
+        if depth <= 0:
+            shown = _SPACES.sub(" ", shown)
+            if _ends_line(pieces[at - 1] if at else None, xml=xml):
+                shown = shown.lstrip(" ")
+            if _ends_line(pieces[at + 1] if at + 1 < len(pieces) else None, xml=xml):
+                shown = shown.rstrip(" ")
+        if shown:
+            kept.append(Piece("text", "", unescape(shown)))
     return kept
+
+
+def _ends_line(piece: Piece | None, *, xml: bool) -> bool:
+    """Whether space beside this tag shows nowhere. `<b>a</b> <b>b</b>` is two words."""
+    return piece is None or (piece.name not in _INLINE_XML if xml else piece.name in _BLOCKS)
 
 
 class _Table:
@@ -263,6 +310,8 @@ def _same(bridge: Bridge, first: Piece, second: Piece, *, loose: bool) -> bool:
 
 
 def _is_shown(key: str, one: str, two: str) -> bool:
+    if key.startswith("data-") and key not in _INTERNAL:
+        return True
     return key in _SHOWN or (key in _LINKS and not (one.startswith("#") and two.startswith("#")))
 
 

@@ -50,7 +50,7 @@ RULES: tuple[Rule, ...] = (
         "Bar, times and rate of a progress bar do not count; its label, percentage, count and total do.",
         ("stream", "text/plain"),
     ),
-    Rule("addresses", "A memory address after the word `at` may be any address.", _TEXT),
+    Rule("addresses", "A memory address within `<…>`, after the word `at`, may be any address.", _TEXT),
     Rule("process-ids", "The number of a process or thread, named as such, may be any number.", _TEXT),
     Rule("ports", "A port that the system picked (32768 and above) may be another of these.", _TEXT),
     Rule(
@@ -91,7 +91,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "alignment",
-        "How many spaces align the columns of a table or the numbers of an array does not count.",
+        "How many spaces align the columns of a table or the numbers of an array does not count; cells stay"
+        " in their columns.",
         ("stream", "text/plain"),
     ),
     Rule(
@@ -101,8 +102,8 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule(
         "random-ids",
-        "Generated ids (pandas, scikit-learn, Vega, Plotly, matplotlib, widgets) may have other names, if"
-        " each is renamed in the same way everywhere in the output.",
+        "Generated ids (pandas, scikit-learn, Vega, Plotly, Bokeh, matplotlib, widgets) may have other names,"
+        " if each is renamed in the same way everywhere in the output.",
         ("text/html", "image/svg+xml", "JSON"),
     ),
     Rule("json-key-order", "The order of keys in a JSON object does not count.", ("JSON",)),

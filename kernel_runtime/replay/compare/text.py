@@ -15,6 +15,7 @@ from collections.abc import Callable
 from functools import partial
 
 from kernel_runtime.core.stream_text import StreamText
+from kernel_runtime.replay.compare import tables
 from kernel_runtime.replay.compare.bridge import Bridge, Differs
 from kernel_runtime.replay.compare.sets import order_sets
 from kernel_runtime.replay.compare.tokens import Token, spaced, token
@@ -33,7 +34,6 @@ _TIMING_LINE = re.compile(
 )
 _ENOUGH = 1000
 """differing lines after which nobody asks for more"""
-_GAP = re.compile(r"\S {2,}\S")
 _LINE_END = re.compile(r" *\n *")
 
 
@@ -71,9 +71,29 @@ def compare(bridge: Bridge, recorded: str, replayed: str) -> None:
 def _agree(bridge: Bridge, one: str, two: str) -> bool:
     if attempt(bridge, lambda: _lines(bridge, one, two)):
         return True
+    if not bridge.on("alignment"):
+        return False
+    first, second = one.split("\n"), two.split("\n")
+    if (
+        len(first) == len(second)
+        and "  " in one
+        and "  " in two
+        and attempt(bridge, lambda: _table(bridge, first, second))
+    ):
+        return True
     # an array breaks its lines elsewhere if its numbers have other lengths
-    may_break = bridge.on("alignment") and "[" in one and "[" in two and "\n" in one + two
-    return may_break and attempt(bridge, lambda: _region(bridge, one.split("\n"), two.split("\n")))
+    return (
+        "[" in one
+        and "[" in two
+        and len(first) > 1
+        and attempt(bridge, lambda: _region(bridge, first, second))
+    )
+
+
+def _table(bridge: Bridge, one: list[str], two: list[str]) -> None:
+    if not tables.cells(one, two, lambda a, b: attempt(bridge, lambda: _line(bridge, a, b))):
+        bridge.differ("", "")
+    bridge.use("alignment", *_first_that_differs("\n".join(one), "\n".join(two)))
 
 
 def passes(bridge: Bridge, recorded: str, replayed: str) -> bool:
@@ -131,9 +151,8 @@ def _lines(bridge: Bridge, recorded: str, replayed: str) -> None:
     if len(one) != len(two):
         _region(bridge, one, two)
         return
-    table = _is_table(one) and _is_table(two)
     for number, (first, second) in enumerate(zip(one, two, strict=True), 1):
-        if first == second or attempt(bridge, partial(_line, bridge, first, second, table=table)):
+        if first == second or attempt(bridge, partial(_line, bridge, first, second)):
             continue
         bridge.differ(*_around(first, second), line=number)
         if bridge.count > _ENOUGH:
@@ -147,17 +166,17 @@ def _around(one: str, two: str) -> tuple[str, str]:
     return mark + one[start:], mark + two[start:]
 
 
-def _line(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
+def _line(bridge: Bridge, one: str, two: str) -> None:
     if same_loops(bridge, one, two):
         return
     if bridge.on("progress-bars") and ("[" in one and "[" in two):
         first, second = _without_bars(one), _without_bars(two)
         if (first, second) != (one, two):
             if first != second:
-                _walk(bridge, first, second, table=table)
+                _walk(bridge, first, second)
             bridge.use("progress-bars", one, two)
             return
-    _walk(bridge, one, two, table=table)
+    _walk(bridge, one, two)
 
 
 def _without_timing_lines(bridge: Bridge, one: list[str], two: list[str]) -> tuple[list[str], list[str]]:
@@ -196,7 +215,7 @@ def _region(bridge: Bridge, one: list[str], two: list[str]) -> None:
     # from the last line in which both still agree: the array begins before it breaks
     before = max(0, head - 1)
     whole, other = "\n".join(one[before : len(one) - tail]), "\n".join(two[before : len(two) - tail])
-    if "[" in whole and "[" in other and attempt(bridge, lambda: _walk(bridge, whole, other, table=False)):
+    if "[" in whole and "[" in other and attempt(bridge, lambda: _walk(bridge, whole, other)):
         return
     bridge.differ(
         "\n".join(first[:20])[:2000],
@@ -206,21 +225,16 @@ def _region(bridge: Bridge, one: list[str], two: list[str]) -> None:
     )
 
 
-def _is_table(lines: list[str]) -> bool:
-    """Whether these lines look like columns: a head that is indented, and below it gaps within lines."""
-    return (
-        len(lines) > 1 and lines[0].startswith(" ") and any(_GAP.search(line[:2000]) for line in lines[1:12])
-    )
-
-
-def _walk(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
+def _walk(bridge: Bridge, one: str, two: str) -> None:
     """Both sides token by token, spaces apart. The first difference ends it: most lie near the beginning."""
     depth = 0
     previous = ""
     for (space, word), (other_space, other) in zip(spaced(one), spaced(two), strict=False):
         if space != other_space:
-            aligned = bridge.on("alignment") and _aligns(
-                space, other_space, previous, word=token(word), other=token(other), depth=depth, table=table
+            aligned = (
+                depth > 0
+                and bridge.on("alignment")
+                and _aligns(space, other_space, previous, word=token(word), other=token(other))
             )
             if not aligned:
                 bridge.differ(one, two)
@@ -241,35 +255,21 @@ def _walk(bridge: Bridge, one: str, two: str, *, table: bool) -> None:
         previous = "number" if word.lastgroup == "number" else text
 
 
-def _aligns(
-    space: str,
-    other_space: str,
-    previous: str,
-    *,
-    word: Token | None,
-    other: Token | None,
-    depth: int,
-    table: bool,
-) -> bool:
-    """Whether two spaces between the same words differ as columns of numbers do.
+def _aligns(space: str, other_space: str, previous: str, *, word: Token | None, other: Token | None) -> bool:
+    """Whether two spaces within brackets differ as those of an array do, whose numbers have other lengths.
 
-    Never between two words that have one space or none on either side: `a b` is not `ab`.
+    Never between two words, nor where one side has no space between two numbers.
     """
-    by_number = previous == "number" or any(one is not None and one.kind == "number" for one in (word, other))
+    if word is None or other is None:
+        return False
+    by_number = previous == "number" or "number" in (word.kind, other.kind)
     if "\n" in space or "\n" in other_space:
         # an array breaks its lines between numbers, or between rows
-        plain, break_ = _LINE_END.fullmatch(space), _LINE_END.fullmatch(other_space)
-        if bool(plain) and bool(break_):
-            return depth > 0
-        return depth > 0 and by_number and bool(space) and bool(other_space)
+        if _LINE_END.fullmatch(space) and _LINE_END.fullmatch(other_space):
+            return True
+        return by_number and bool(space) and bool(other_space)
     if set(space + other_space) != {" "}:
         return False
-    if not previous:
-        return table or (by_number and depth > 0)
-    if previous == "[" or (word is not None and word.text == "]" and other is not None and other.text == "]"):
-        return by_number and depth > 0
-    if word is None or other is None:
-        return table
-    if not (space and other_space):
-        return False
-    return by_number or (len(space) > 1 and len(other_space) > 1)
+    if previous == "[" or word.text == other.text == "]":
+        return by_number
+    return by_number and bool(space) and bool(other_space)

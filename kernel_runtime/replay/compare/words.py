@@ -13,13 +13,15 @@ from kernel_runtime.replay.compare import moments
 from kernel_runtime.replay.compare.bridge import Bridge
 from kernel_runtime.replay.compare.tokens import Token, near_as_shown, number, one_in_last_digit, tokens
 
-_BEFORE = 80
+_BEFORE = 200
 """characters before a token that may say what it is"""
-_AT = re.compile(r"\bat $")
+_AT = re.compile(r"(?:<|&lt;)[^>\n]*\bat $")
+"""within `<…>`: an address in a listing of machine code is a result"""
 _PID = re.compile(
-    r"(?:\bpid\b|\bPID\b|\b[Pp]rocess(?: id)?\b|\bForkProcess\b|\btid\b|\bthread id\b|\bparent)[^\w\n]{1,3}$"
-    r"|\bstarted(?: daemon)? $|\b(?:Thread|Dummy|Process|ForkProcess|SpawnProcess|ForkPoolWorker)-$"
+    r"(?:\bpid\b|\bPID\b|\b[Pp]rocess id\b|\btid\b|\bthread id\b)[^\w\n]{1,3}$|\bpid=\d{1,10} parent=$"
+    r"|\b(?:Thread|Dummy|Process|ForkProcess|SpawnProcess|ForkPoolWorker)-$"
 )
+_THREAD = re.compile(r"(?:<|&lt;)[^>\n]*, started(?: daemon)? $")
 _PORT = re.compile(
     r"(?:\b[Pp]ort\b[^\w\n]{1,3}|(?:localhost|127\.0\.0\.1|0\.0\.0\.0|\[::1?\]):|127\.0\.0\.1', )$"
 )
@@ -65,7 +67,8 @@ def same(bridge: Bridge, text: str, recorded: Token, other: str, replayed: Token
     one, two = recorded.text, replayed.text
     kinds = {recorded.kind, replayed.kind}
     if kinds == {"uuid"}:
-        return one[14] == two[14] and one[14] in _UUID_VERSIONS and _pass(bridge, "uuids", one, two)
+        made_up = one[14] == two[14] and one[14] in _UUID_VERSIONS and bridge.on("uuids")
+        return made_up and bridge.rename(one, two) and _pass(bridge, "uuids", one, two)
     if kinds == {"hex"}:
         return (
             6 <= len(one) - 2 <= 16
@@ -106,7 +109,7 @@ def _numbers(bridge: Bridge, text: str, recorded: Token, other: str, replayed: T
     if first.is_decimal or second.is_decimal:
         return False
     before, behind = _before(text, recorded), _before(other, replayed)
-    if bridge.on("process-ids") and _PID.search(before) and _PID.search(behind):
+    if any(known.search(before) and known.search(behind) for known in (_PID, _THREAD)):
         return _pass(bridge, "process-ids", one, two)
     if bridge.on("ports") and _PORT.search(before) and _PORT.search(behind):
         system = all(_FIRST_PORT <= port.value <= 65535 for port in (first, second))
@@ -177,7 +180,7 @@ def _paths(bridge: Bridge, one: str, two: str) -> bool:
             there = recorded.rstrip("/") + two[len(replayed.rstrip("/")) :]
             if there == one:
                 return _pass(bridge, "working-directory", one, two)
-    if bridge.on("temp-paths") and _same_temp(one, two):
+    if bridge.on("temp-paths") and _same_temp(bridge, one, two):
         return _pass(bridge, "temp-paths", one, two)
     if bridge.on("library-paths"):
         first, second = _LIBRARY.fullmatch(one), _LIBRARY.fullmatch(two)
@@ -199,7 +202,7 @@ def library_path(path: str) -> str | None:
     return found["path"] if found else None
 
 
-def _same_temp(one: str, two: str) -> bool:
+def _same_temp(bridge: Bridge, one: str, two: str) -> bool:
     first, second = _TEMP_ROOT.fullmatch(one), _TEMP_ROOT.fullmatch(two)
     if first is None or second is None:
         return False
@@ -216,6 +219,7 @@ def _same_temp(one: str, two: str) -> bool:
         random is not None
         and other is not None
         and (random["before"], random["after"]) == (other["before"], other["after"])
+        and bridge.rename(first["name"], second["name"])
     )
 
 

@@ -98,6 +98,20 @@ PASSES = [
 
 DIFFERS = [
     ("a hexadecimal number is a result", "0x7f3a12345678", "0x7f0011223344"),
+    ("an address in a listing", "found at 0x00401000", "found at 0x00402000"),
+    ("a node's parent", "Node(parent=3)", "Node(parent=4)"),
+    ("a process's place", "process 3 of 5", "process 4 of 5"),
+    ("how many began", "started 3 workers", "started 4 workers"),
+    (
+        "one UUID that became two",
+        "0b3c1f5e-9d6a-4c1b-8a2f-0123456789ab 0b3c1f5e-9d6a-4c1b-8a2f-0123456789ab",
+        "7d1e2f3a-1b2c-4d3e-9f4a-abcdef012345 8d1e2f3a-1b2c-4d3e-9f4a-abcdef012345",
+    ),
+    (
+        "one directory that became two",
+        "/tmp/tmpab12cd34 /tmp/tmpab12cd34",
+        "/tmp/tmpzz12cd34 /tmp/tmpyy12cd34",
+    ),
     ("a short number after at", "at 0x1f", "at 0x2f"),
     ("another class at an address", "<A object at 0x7f3a12345678>", "<B object at 0x7f3a12345678>"),
     ("a count beside a pid", "pid 12 has 3 children", "pid 13 has 4 children"),
@@ -152,6 +166,13 @@ DIFFERS = [
     ("what a bar tells", "100%|█| 1/1 [00:01<00:00, 1it/s, a=1]", "100%|█| 1/1 [00:01<00:00, 1it/s, a=2]"),
     ("the indentation of code", "if x:\n    y = 1\n", "if x:\n  y = 1\n"),
     ("space between words", "a b", "ab"),
+    ("an empty cell elsewhere", "   a  b  c\n0  x     y\n1  u  v  w", "   a  b  c\n0  x  y   \n1  u  v  w"),
+    (
+        "an empty cell elsewhere beside numbers",
+        "   a  b  c\n0  1     2\n1  3  4  5",
+        "   a  b  c\n0  1  2   \n1  3  4  5",
+    ),
+    ("the column of a head", "   a  b\n0  1  2", "a  b\n0  1  2"),
     ("spaces between words", "a  b", "a b"),
     ("an empty line", "a\n\nb", "a\nb"),
     ("a line more", "1.0\n2.0\n", "1.0\n2.0\n3.0\n"),
