@@ -39,6 +39,12 @@ _OF_THE_FORMAT = """
     blocked done aborted interrupted unknown bound rebound mutated deleted touched header parent_header
     identity msg_id username session date version status true false file process connect environment
     text/plain text/html application/json image/png image/svg+xml krt jupyter
+    kind path host port argv cwd pid bytes digest write written create created remove rename connect listening
+    address family exit_status signal command prompt echo goal completed next_action verification risks
+    references claims observed replaced reason evidence truth value timeout allow names reads effects packages
+    python platform implementation executable prefix commit branch dirty start_time boot_id since count
+    environ environment terminal resource url method exists position incarnation principal shares spawn
+    started_by late dropped_bytes dropped_lines lines
 """
 _WORDS = frozenset(_OF_THE_FORMAT.split())
 _encode = msgspec.json.Encoder().encode
@@ -62,7 +68,10 @@ class Forms:
 
     @property
     def is_of_the_format(self) -> bool:
-        """Whether it is part of a word that the journal itself is written with."""
+        """Whether it is part of a word that the journal itself is written with.
+
+        Keys of JSON are looked at like any string, since a name may be a secret: these must stay.
+        """
         fields = (name for kind in facts.KINDS.values() for name in kind.__struct_fields__)
         return any(self.text in word for word in (*_WORDS, *facts.KINDS, *fields, MARK))
 

@@ -22,17 +22,20 @@ import apsw
 import msgspec
 from msgspec import Struct
 
+from kernel_runtime.core.projection import MOVES_EXECUTION, step_execution
 from kernel_runtime.errors import NoSuchExecution, NotFound, UsageError
 from kernel_runtime.journal import segments as sealing
 from kernel_runtime.journal.blank import blanked
 from kernel_runtime.journal.codec import digest_of
 from kernel_runtime.journal.forms import Forms
 from kernel_runtime.journal.reader import JournalReader
+from kernel_runtime.journal.rows import replace_execution
 from kernel_runtime.journal.segments import ENTRY_COLUMNS
 from kernel_runtime.journal.streams import Shared
 from kernel_runtime.journal.writer import Journal
 from kernel_runtime.model import facts
 from kernel_runtime.model.entry import Draft
+from kernel_runtime.model.execution import Execution
 from kernel_runtime.model.facts import Fact, PayloadRedacted, SegmentSealed
 
 FIXED = frozenset(
@@ -47,8 +50,16 @@ FIXED = frozenset(
 )
 """kinds that are never changed: they say who the session is, or vouch for others"""
 
-_STILL = frozenset({"OutputRecorded", "GapRecorded", "EffectsObserved"})
-"""kinds whose text no projection holds"""
+_ROW = frozenset(
+    {"ExecutionQueued", "ExecutionFinished", "InputRequested", "InputAnswered", "InputWithdrawn"}
+)
+"""kinds whose text only the row of their own execution holds"""
+_OF_QUEUED = frozenset({"source", "request", "key", "client_session"})
+"""fields of ExecutionQueued that name nothing else"""
+_OF_OBSERVED = frozenset({"effects", "unseen"})
+"""fields of ExecutionObserved that no projection holds"""
+
+_MOVING = sorted(kind.__name__ for kind in MOVES_EXECUTION)
 
 _BATCH = 500
 
@@ -96,7 +107,7 @@ def redact(journal: Journal, wanted: Wanted, principal: str, incarnation: int) -
     """
     run = _Run(journal, wanted, principal, incarnation)
     try:
-        written = journal.rewrite(run.edit, refold=lambda: bool(run.kinds.keys() - _STILL))
+        written = journal.rewrite(run.edit, refold=lambda: run.moves_all)
     except BaseException:
         for _old, new in run.files:
             new.unlink(missing_ok=True)
@@ -127,6 +138,10 @@ class _Run:
         self.left: list[str] = []
         self.files: list[tuple[Path, Path]] = []
         """segments: the file that was, the file that is"""
+        self.moves_all = False
+        """whether names of things have changed, by which projections go"""
+        self._moved: set[str] = set()
+        """executions whose own rows have changed"""
         self._sealed_to = 0
         self._archived: dict[int, bytes] = {}
         """seq → what is to stand in its segment"""
@@ -141,6 +156,8 @@ class _Run:
             if not self.replaced:
                 return []
             sealing.drop_unneeded(connection, self._sealed_to)
+            if not self.moves_all:
+                self._move_rows(reader)
             sealed = self._seal_anew(reader)
         finally:
             reader.segments.close()
@@ -208,7 +225,27 @@ class _Run:
         if kind in FIXED or not _still_of_its_kind(kind, row[6], less):
             self.left.append(f"entry {seq}, {kind}: it is never changed")
             return
+        self._note(kind, row[6], payload, less)
         self._put(reader, row, less)
+
+    def _note(self, kind: str, execution_id: str | None, before: bytes, after: bytes) -> None:
+        """Which projections the change moves."""
+        was, now = facts.decode(kind, before), facts.decode(kind, after)
+        fields = {name for name in was.__struct_fields__ if getattr(was, name) != getattr(now, name)}
+        if kind in _ROW and execution_id is not None:
+            self._moved.add(execution_id)
+            self.moves_all |= kind == "ExecutionQueued" and not fields <= _OF_QUEUED
+        elif kind in ("ExecutionObserved", "NamesDrifted"):
+            self.moves_all |= not fields <= _OF_OBSERVED
+
+    def _move_rows(self, reader: JournalReader) -> None:
+        """An execution's row comes of its own entries alone."""
+        for execution_id in self._moved:
+            execution: Execution | None = None
+            for entry in reader.entries(execution_id=execution_id, kinds=_MOVING, limit=1 << 30):
+                execution = step_execution(execution, entry)
+            if execution is not None:
+                replace_execution(reader.connection, execution)
 
     def _now(self, reader: JournalReader, row: Sequence[Any]) -> bytes:
         """The payload as it is by now."""

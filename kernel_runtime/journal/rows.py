@@ -121,6 +121,18 @@ def execution_of_row(row: Sequence[Any]) -> Execution:
     )
 
 
+def replace_execution(connection: apsw.Connection, x: Execution) -> None:
+    """Write the row of an execution anew, and what its cell's row shows of its source."""
+    columns = ", ".join(f"{name} = ?" for name in EXECUTION_COLUMNS.split(", "))
+    connection.execute(
+        f"UPDATE executions SET {columns} WHERE queued_seq = ?", (*execution_row(x), x.queued_seq)
+    )
+    connection.execute(
+        "UPDATE cells SET source_digest = ? WHERE cell_id = ? AND execution_id = ?",
+        (x.source_digest, x.cell_id, x.execution_id),
+    )
+
+
 def fetch_execution(connection: apsw.Connection, execution_id: str) -> Execution | None:
     row = connection.execute(
         f"SELECT {EXECUTION_COLUMNS} FROM executions WHERE queued_seq = ({QUEUED_SEQ})", (execution_id,)

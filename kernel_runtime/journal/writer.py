@@ -179,7 +179,8 @@ class Journal:
         Args:
             edit: is called inside the transaction, with the triggers off that keep payloads as they
                 are; gives the drafts of what is to be said of it. None: nothing was changed.
-            refold: whether the projections are to be computed anew; asked after `edit`.
+            refold: whether all projections are to be computed anew; asked after `edit`, which may have
+                changed single rows itself.
 
         What was there is overwritten in the file, not only unlinked; what the log still holds of it goes
         with `compact`.
@@ -187,14 +188,13 @@ class Journal:
         Raises:
             As `append`, and whatever `edit` raises; nothing was changed.
         """
-        store: list[ProjectionStore] = []
 
         def write() -> tuple[list[Entry], Projections]:
             with schema.unlocked(self._connection):
                 drafts = edit(self._connection)
             entries, change = self._write(drafts)
             if drafts and refold():
-                store.append(self._refold())
+                self._refold()
             reach("before-rewrite")
             return entries, change
 
@@ -203,8 +203,8 @@ class Journal:
             entries = self._transact(write, sync=True)
         finally:
             self._connection.pragma("secure_delete", False)
-        if store:
-            self._store = store[0]
+        if entries:
+            self._store = ProjectionStore(self._connection)  # what it remembered may have been changed
         reach("after-rewrite")
         return entries
 

@@ -102,6 +102,38 @@ def test_it_is_taken_out_wherever_it_stands(path: Path):
     assert [(one.seq, one.principal, one.entries) for one in report.redactions] == [(12, WHO, 9)]
 
 
+@pytest.mark.parametrize("named", [False, True])
+def test_projections_are_what_the_entries_amount_to(path: Path, named: bool):
+    """Rows of single executions, where the text is in nothing that others go by; else all of them."""
+    with Journal.create(path) as journal:
+        for n in range(5):
+            fields = {"key": SECRET} if n == 3 else {}
+            append(
+                journal,
+                queued(f"x{n}", f"f({SECRET!r}, {n})", cell_id=f"c{n % 2}", **fields),
+                started(f"x{n}"),
+            )
+            append(
+                journal, finished(f"x{n}", "error", error={"ename": "E", "evalue": SECRET, "traceback": []})
+            )
+            names = {SECRET if named else "df": {"how": "bound", "type": "int", "digest": f"d:{n}"}}
+            effects = [{"kind": "process", "argv": [SECRET]}]
+            append(journal, f.ExecutionObserved(execution_id=f"x{n}", names=names, effects=effects))
+        append(journal, queued("asks"), started("asks"))
+        append(journal, f.InputRequested(execution_id="asks", prompt=f"{SECRET}?", password=False))
+        told(journal)
+        assert verify(path).ok, verify(path).problems
+        append(journal, f.InputAnswered(execution_id="asks", value="y"), finished("asks"))
+        with journal.reader() as reader:
+            assert reader.by_key(SECRET) is None
+            row = reader.by_key(MARK)
+        assert row is not None
+        assert row.execution_id == "x3"
+    report = verify(path)
+    assert report.ok, report.problems
+    assert not Forms(SECRET).is_in(files(path))
+
+
 def test_every_kind_still_reads_as_what_it_was(path: Path):
     with Journal.create(path) as journal:
         everywhere(journal)
