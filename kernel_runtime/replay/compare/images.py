@@ -5,7 +5,7 @@ that differ by less than anybody sees, as two builds of a rasterizer make them, 
 (`image-perceptual`); its bound is stated in the rule. Size and number of frames never differ.
 
 Without Pillow, images are compared by their bytes, and the difference says so. So are images that cannot be
-read, and those of more than 64 million pixels.
+read, and those of more than 25 million pixels.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from typing import Any
 
 from kernel_runtime.replay.compare.bridge import Bridge
 
-_MAX_PIXELS = 64_000_000
+_MAX_PIXELS = 25_000_000
 _MAX_FRAMES = 200
 _FAINT = 2
 """levels of 255 that any number of pixels may differ by: rounding of a decoder"""
 _MODES = frozenset(("1", "L", "LA", "La", "P", "PA", "RGB", "RGBA", "RGBa", "RGBX"))
 """modes that RGBA holds without loss"""
+_FORMATS = ("PNG", "JPEG", "GIF", "WEBP", "BMP", "TIFF")
+"""what a notebook shows; the reader of PostScript starts a program, and no output is to be trusted"""
 _SPACE = re.compile(r"\s+")
 _UNREADABLE = "the image cannot be read, so its bytes were compared"
 
@@ -71,7 +73,7 @@ def _pixels(bridge: Bridge, one: bytes, two: bytes) -> tuple[str, dict[str, Any]
     from PIL import Image
 
     try:
-        first, second = Image.open(io.BytesIO(one)), Image.open(io.BytesIO(two))
+        first, second = (Image.open(io.BytesIO(data), formats=_FORMATS) for data in (one, two))
         if first.size != second.size:
             return _sizes(first.size, second.size)
         frames = getattr(first, "n_frames", 1), getattr(second, "n_frames", 1)

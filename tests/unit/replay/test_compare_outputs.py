@@ -316,6 +316,25 @@ def test_what_is_no_image_is_compared_as_it_is():
         assert judge(one, one) == ("same", []), broken
 
 
+def test_postscript_is_not_run(monkeypatch: pytest.MonkeyPatch):
+    """Pillow hands PostScript to a program, whatever mime type an output calls it by."""
+    from PIL import EpsImagePlugin
+
+    def run(*args: Any, **options: Any) -> None:
+        raise AssertionError("PostScript was run")
+
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", run)
+    one, two = (shown(picture(_square(colour), form="EPS"), "image/png") for colour in ((1, 1, 1), (9, 9, 9)))
+    found = compare_outputs([one], [two])
+    assert "cannot be read, so its bytes were compared" in found.diff
+
+
+def test_an_image_that_is_too_large_is_compared_by_bytes():
+    one, two = (_png(mode="1", size=(6000, 5000), compress_level=level) for level in (1, 9))
+    found = compare_outputs([one], [two])
+    assert "too large" in found.diff
+
+
 def test_without_pillow_images_are_compared_by_bytes_and_that_is_said(monkeypatch: pytest.MonkeyPatch):
     one, two = _png(), _png(compress_level=0)
     monkeypatch.setitem(sys.modules, "PIL", None)
