@@ -65,7 +65,7 @@ class Overviews:
                 common = await asyncio.to_thread(_of_stopped, file)
             else:
                 common = await self._of_running(session, file)
-                lost = await self._has_lost(file, principal)
+                lost = await self.has_lost(file, principal)
         except SupervisorFault as fault:
             if not fault.fields.get("gone"):
                 raise
@@ -93,7 +93,7 @@ class Overviews:
             self._made[session.session_id] = (loop.time(), document)
             return document
 
-    async def _has_lost(self, file: SessionFile, principal: str) -> bool:
+    async def has_lost(self, file: SessionFile, principal: str) -> bool:
         """Whether the heap that this person knew is gone.
 
         Looking at the page is what makes it known: they join each incarnation once. Whoever has lost a heap

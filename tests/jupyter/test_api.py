@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 import kernel_runtime as kr
+from kernel_runtime import places
 from kernel_runtime.client import session_files, spawn
-from tests.contract.stock import executions, kernel_of, kill
+from tests.contract.stock import executions, journal, kernel_of, kill
 from tests.jupyter.server import TOKEN, Server
 from tests.support import eventually
 
@@ -49,8 +50,6 @@ def test_an_execution_from_intent_to_end(server: Server, session: kr.Session) ->
     assert again["execution_id"] == accepted["execution_id"]
     refused = _execute(server, session, "2", 409, cell_id="c1", key="k1")
     assert refused["error"]["type"] == "KeyConflict"
-    from kernel_runtime import places
-
     (row,) = executions(session)
     assert (row.principal, row.key, row.cell_id) == (places.principal(), "k1", "c1")
 
@@ -95,6 +94,45 @@ def test_an_overview_waits_for_news(server: Server, session: kr.Session) -> None
     assert settled["default_truth"] == "live"
     assert settled["cells"] == {}
     assert [name["name"] for name in settled["names"]] == ["x"]
+
+
+def test_what_waits_or_runs_is_shown_as_that(server: Server, session: kr.Session, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    first = _execute(server, session, f"open({str(gate)!r}).read()", cell_id="c1")
+    second = _execute(server, session, "y = 1", cell_id="c2")
+    eventually(lambda: executions(session)[0].status == "running", what="it runs")
+    shown = _overview(server, session)
+    assert {name: cell["status"] for name, cell in shown["cells"].items()} == {
+        "c1": "running",
+        "c2": "queued",
+    }
+    assert (shown["counts"]["unknown"], shown["under_way"]["running"], shown["lost"]) == (0, 1, False)
+    assert shown["running"] == first["execution_id"]
+    gate.write_text("")
+    assert _settled(server, session, second["execution_id"])["outcome"] == "ok"
+
+
+def test_whose_heap_is_gone_over_losses_and_acceptance(server: Server, session: kr.Session) -> None:
+    first = _execute(server, session, "x = 1")
+    _settled(server, session, first["execution_id"])
+    assert not _overview(server, session)["heap_lost"]
+    session.restart()
+    # it is another person's restart: who looks has lost the heap, and looking joins nothing
+    for _ in range(3):
+        found = _overview(server, session)
+        assert (found["heap_lost"], found["lost"]) == (True, True)
+    server.post(server.api(session.name, "accept"))
+    assert not _overview(server, session)["heap_lost"]
+    reader = journal(session)
+    entries = reader.entries(kinds=("PrincipalAttached",))
+    reader.close()
+    # in the first they ran a cell; in the second they are because they looked
+    assert [e.incarnation for e in entries if e.principal == places.principal()] == [2]
+    # what was accepted is behind them, and the next loss is a loss again
+    kill(kernel_of(session))
+    eventually(lambda: _overview(server, session)["state"] == "dead", what="dead")
+    assert _overview(server, session)["heap_lost"]
 
 
 def test_heap_loss_is_shown_and_refused_until_accepted(server: Server, session: kr.Session) -> None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 
 from kernel_runtime.core.projection import source_digest
 from kernel_runtime.core.reconcile import reconcile
-from kernel_runtime.jupyter.overview import document_of
+from kernel_runtime.jupyter.overview import Overviews, document_of
 from kernel_runtime.model.execution import Cell
 
 
@@ -89,3 +91,64 @@ def test_a_kernel_that_has_ended_is_to_be_started_again() -> None:
     found = shown(cell("a"), state="dead", notebook_sources={"a": "d", "new": "d"})
     assert found["lost"]
     assert [(step["action"], step["target"]) for step in found["plan"]] == [("restart", "s"), ("re-run", "a")]
+
+
+class Line:
+    """A line to a session in this state, and what is asked on it."""
+
+    def __init__(self, *, tells: bool = True) -> None:
+        self.state = {"state": "idle", "incarnation": 1, "heap_lost": False}
+        self.attached: dict[str, Any] = {}
+        self.heap_lost = False
+        self.asked: list[str] = []
+        self._tells = tells
+
+    def observer_of(self, file: Any, principal: str) -> Line:
+        del file, principal
+        return self
+
+    async def row(self, *, within: float) -> dict[str, Any]:
+        del within
+        self.asked.append("row")
+        return {k: v for k, v in self.state.items() if self._tells or k != "heap_lost"}
+
+    async def attach(self) -> None:
+        self.asked.append("attach")
+        self.attached = dict(self.state)
+        self.heap_lost = bool(self.state["heap_lost"])
+
+
+def polled(line: Line, times: int = 3, **state: Any) -> bool:
+    """What the last of some polls said."""
+    line.state.update(state)
+    line.asked.clear()
+    kernels: Any = SimpleNamespace(clients=line)
+    file: Any = None
+
+    async def poll() -> bool:
+        overviews = Overviews(kernels)
+        return [await overviews.has_lost(file, "human:ada") for _ in range(times)][-1]
+
+    return asyncio.run(poll())
+
+
+def test_a_page_that_polls_joins_an_incarnation_once() -> None:
+    """It joined anew with each poll; joining makes a report and checks every claim."""
+    line = Line()
+    assert not polled(line)
+    assert line.asked == ["row", "attach", "row", "row"]
+    # the heap went: they are told so, and join the next one when they have accepted that
+    assert polled(line, incarnation=2, heap_lost=True)
+    assert line.asked == ["row", "row", "row"]
+    assert not polled(line, heap_lost=False)
+    assert line.asked == ["row", "attach", "row", "row"]
+    # nothing is there to be joined
+    assert not polled(line, state="starting", incarnation=3)
+    assert line.asked == ["row", "row", "row"]
+
+
+def test_a_supervisor_of_before_is_asked_as_before() -> None:
+    line = Line(tells=False)
+    assert not polled(line)
+    assert polled(line, heap_lost=True, incarnation=2)
+    assert line.asked == ["row", "attach"] * 3
