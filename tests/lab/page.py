@@ -29,10 +29,15 @@ _SCROLL = """([source, at]) => {
     const { top, bottom } = cell.getBoundingClientRect();
     return bottom > 0 && top < window.innerHeight;
   }
-  // heights are estimates until cells were in view: from what is there, go on
-  const indices = cells.map(one => Number(one.dataset.windowedListIndex));
-  const last = Math.max(...indices);
-  outer.scrollTop += last < at ? outer.clientHeight * Math.max(1, (at - last) / 10) : -outer.clientHeight;
+  // heights are estimates until cells were in view, so it takes a few jumps
+  const seen = cells.filter(one => {
+    const { top, bottom, height } = one.getBoundingClientRect();
+    return height > 0 && bottom > 0 && top < window.innerHeight;
+  });
+  if (seen.length > 0) {
+    const height = seen[0].getBoundingClientRect().height;
+    outer.scrollTop += (at - Number(seen[0].dataset.windowedListIndex)) * height - outer.clientHeight / 3;
+  }
   return false;
 }"""
 

@@ -3,16 +3,27 @@
 from __future__ import annotations
 
 import base64
+import json
+import os
 import re
 import struct
+import threading
 import zlib
+from collections.abc import Iterator
+from pathlib import Path
 
+import msgspec
+import pytest
 from playwright.sync_api import expect
 
 import kernel_runtime as kr
+from benchmarks.subjects import with_past
+from kernel_runtime.model import facts as f
+from tests.contract.stock import running_session
 from tests.lab.gate import Gate
 from tests.lab.page import NotebookPage, Open
-from tests.lab.record import done, row, saved, text_of
+from tests.lab.record import all_of, done, row, saved, text_of
+from tests.lab.server import LabServer
 from tests.support import eventually, krt
 
 
@@ -139,6 +150,84 @@ def test_cells_that_ran_while_nobody_looked_are_there(session: kr.Session, pages
     for n in range(3):
         notebook.shows(f"print('unseen', {n})", f"unseen {n}")
         notebook.counted(f"print('unseen', {n})", n + 2)
+
+
+LONG = 2000
+
+
+@pytest.mark.timeout(240)
+def test_a_long_notebook_is_opened_while_an_agent_goes_on(lab: LabServer, pages: Open, window: None) -> None:
+    """Its first cells are there while others still come; what is scrolled to is whole, badge and outputs."""
+    path = lab.root / "long.ipynb"
+    with_past("long", (fact for n in range(LONG) for fact in _ran(n)), cwd=lab.root, notebook=path)
+    with running_session("long") as session:
+        assert krt("export", "long", str(path)).returncode == 0
+        stop = threading.Event()
+        late: list[int] = []
+        agent = threading.Thread(target=_goes_on, args=("long", late, stop), name="agent")
+        agent.start()
+        try:
+            notebook = pages(session, kernel=False)
+            notebook.shows("print('cell', 3)", "cell 3")
+            expect(notebook.badge("print('cell', 3)")).to_have_text("lostagent:bench", timeout=30_000)
+            seen = len(late)
+            eventually(lambda: len(late) > seen + 1, 40, "the agent ran cells meanwhile")
+        finally:
+            stop.set()
+            agent.join(60)
+        for n in (LONG // 2, LONG - 1):
+            notebook.scroll_to(f"print('cell', {n})", n)
+            notebook.shows(f"print('cell', {n})", f"cell {n}", timeout=30_000)
+            notebook.counted(f"print('cell', {n})", n + 1)
+            expect(notebook.badge(f"print('cell', {n})")).to_have_text("lostagent:bench", timeout=15_000)
+        for n in (late[0], late[-1]):
+            notebook.scroll_to(f"print('late', {n})", LONG + n)
+            notebook.shows(f"print('late', {n})", f"late {n}", timeout=30_000)
+            expect(notebook.cell(f"print('late', {n})")).to_have_count(1)
+            expect(notebook.badge(f"print('late', {n})")).to_have_text("agent:planner", timeout=15_000)
+        assert [all_of(session, f"print('late', {n})")[0].outcome for n in late] == ["ok"] * len(late)
+
+
+@pytest.fixture
+def window(lab: LabServer) -> Iterator[None]:
+    """Only the cells in view are attached, as the documentation advises for so many; else each that is
+    scrolled to has to wait for all above it, a dozen a second, in stock as here.
+    """
+    folder = (
+        Path(os.environ["JUPYTER_CONFIG_DIR"])
+        / "lab"
+        / "user-settings"
+        / "@jupyterlab"
+        / "notebook-extension"
+    )
+    folder.mkdir(parents=True)
+    settings = folder / "tracker.jupyterlab-settings"
+    settings.write_text(json.dumps({"windowingMode": "full"}))
+    yield
+    settings.unlink()
+
+
+def _ran(number: int) -> list[f.Fact]:
+    """A cell that was executed in a life of the kernel that is over."""
+    execution_id = f"{number:08x}-0000-4000-8000-000000000000"
+    said = {"type": "stream", "content": {"name": "stdout", "text": f"cell {number}\n"}}
+    return [
+        f.ExecutionQueued(
+            execution_id=execution_id,
+            source=f"print('cell', {number})",
+            cell_id=f"{number:08x}",
+            msg_id=execution_id,
+        ),
+        f.ExecutionStarted(execution_id=execution_id),
+        f.OutputRecorded(execution_id=execution_id, messages=[msgspec.Raw(msgspec.json.encode(said))]),
+        f.ExecutionFinished(execution_id=execution_id, outcome="ok", execution_count=number + 1),
+    ]
+
+
+def _goes_on(session: str, late: list[int], stop: threading.Event) -> None:
+    while not stop.is_set():
+        krt("exec", session, f"print('late', {len(late)})", "--as", "agent:planner")
+        late.append(len(late))
 
 
 def _png(width: int, height: int) -> bytes:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import threading
+
 from playwright.sync_api import expect
 
 import kernel_runtime as kr
 from kernel_runtime import places
+from tests.contract.stock import journal
 from tests.lab.gate import Gate
-from tests.lab.page import NotebookPage
+from tests.lab.page import NotebookPage, Open
 from tests.lab.record import all_of, done, row, saved, text_of
-from tests.support import eventually, krt_json
+from tests.support import eventually, krt, krt_json
 
 
 def test_a_typed_cell_is_journaled_with_who_and_key(session: kr.Session, notebook: NotebookPage) -> None:
@@ -107,3 +110,57 @@ def test_the_cell_a_person_runs_shows_its_output_while_it_runs(
     gate.open()
     notebook.shows("print('begun')", "ended")
     assert text_of(session, "print('begun')") == "begun\nended\n"
+
+
+def test_two_people_and_two_agents_at_once(session: kr.Session, pages: Open) -> None:
+    """Each one's cells run in that one's order, every page shows the same cells, and whose is said."""
+    people = {"ada": pages(session), "bob": pages(session, elsewhere=True)}
+    rounds = range(4)
+    for name, page in people.items():
+        page.write(f"print('{name} is here')")
+    agents = {
+        name: threading.Thread(target=_series, args=(session.name, name, len(rounds)), name=name)
+        for name in ("planner", "critic")
+    }
+    for agent in agents.values():
+        agent.start()
+    for number in rounds:
+        for name, page in people.items():
+            page.run(f"said = 'by {name}', {number}; print(said)")
+    for agent in agents.values():
+        agent.join(60)
+        assert not agent.is_alive()
+    everyone = [*people, *agents]
+    for name in everyone:
+        for number in rounds:
+            assert done(session, f"'by {name}', {number}").outcome == "ok"
+        ran = all_of(session, f"said = 'by {name}'")
+        with journal(session) as entries:
+            texts = [entries.source(one.execution_id) or "" for one in ran]
+        assert texts == [f"said = 'by {name}', {number}; print(said)" for number in rounds]
+        assert len({one.execution_count for one in ran}) == len(rounds)
+    counts = [one.execution_count for one in all_of(session, "said = 'by ")]
+    assert counts == sorted(counts, key=lambda count: count or 0)
+    assert len(set(counts)) == len(everyone) * len(rounds)
+    for page in people.values():
+        for name in everyone:
+            for number in rounds:
+                source = f"said = 'by {name}', {number};"
+                expect(page.cell(source)).to_have_count(1)
+                page.shows(source, f"('by {name}', {number})")
+                page.counted(source, done(session, source).execution_count or 0)
+                if name in agents:
+                    expect(page.badge(source)).to_contain_text(f"agent:{name}")
+                else:
+                    expect(page.badge(source)).not_to_contain_text("agent")
+        # an agent's cells stand in the order in which they ran
+        for name in agents:
+            shown = [text for text in page.sources() if f"'by {name}'" in text]
+            assert shown == [f"said = 'by {name}', {number}; print(said)" for number in rounds]
+    first, second = (page.sources() for page in people.values())
+    assert first == second
+
+
+def _series(session: str, name: str, count: int) -> None:
+    for number in range(count):
+        krt("exec", session, f"said = 'by {name}', {number}; print(said)", "--as", f"agent:{name}")
