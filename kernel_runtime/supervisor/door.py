@@ -70,6 +70,7 @@ class FrontDoor:
         """
         self.signer = Signer(connection.key.encode())
         self.session = secrets.token_hex(16)
+        """under whose name the supervisor speaks: the living kernel's, once that has said something"""
         self.rejected = 0
         self._reactor = reactor
         self._mailbox = Mailbox(reactor)

@@ -302,6 +302,9 @@ class Pump:
     def iopub(self, topic: bytes, frames: Frames) -> None:
         """Take an iopub message; `flush` journals and publishes it."""
         header = decode_header(frames[1])
+        # one voice: what is said under another session's name than the last message was is, to a page,
+        # another kernel's, and what it has not yet looked at of the first one's is dropped
+        self._door.session = header.session or self._door.session
         kind = header.msg_type
         if kind in OUTPUT_TYPES:
             if not self._recorder.output(kind, frames):

@@ -83,6 +83,15 @@ def test_it_lists_the_session_and_runs_cells_in_it(
     assert {row.principal.partition(":")[0] for row in executions(session)[1:]} == {"human"}
 
 
+def test_no_output_of_quick_cells_is_lost(session: kr.Session, editor: Editor, path: str) -> None:
+    """A client library takes messages of another header session for another kernel's, and drops what it has
+    not yet looked at of the first one's: supervisor and kernel speak under one.
+    """
+    editor("connect", path=path)
+    said = [editor("run", code=f"print({number})")["text"] for number in range(30)]
+    assert said == [f"{number}\n" for number in range(30)]
+
+
 def test_closing_it_ends_nothing(session: kr.Session, editor: Editor, path: str) -> None:
     kernel = kernel_of(session)
     editor("connect", path=path)

@@ -2,7 +2,8 @@
 //
 // Its kernel picker lists the rows of /api/sessions, not the kernels; it connects to a row, without asking the
 // server for anything, sends cells with the address of its own editor as their id, and closes its end when the
-// notebook is closed: a kernel that it found running it never shuts down. It sends its cells one at a time.
+// notebook is closed: a kernel that it found running it never shuts down. What a cell puts out it takes from all
+// that the kernel says, until the cell is done.
 //
 // One JSON document a line on stdin, {"do": …}, and for each one line on stdout: its answer.
 'use strict';
@@ -51,15 +52,20 @@ async function run({ code, cell, answer }) {
   const future = session.kernel.requestExecute(request, false, metadata);
   let text = '';
   let prompt = null;
-  future.onIOPub = ({ header, content }) => {
+  const hear = (_, { header, parent_header, content }) => {
+    if (parent_header.msg_id !== future.msg.header.msg_id) {
+      return;
+    }
     text += header.msg_type === 'stream' ? content.text : '';
     text += header.msg_type === 'error' ? `${content.ename}: ${content.evalue}` : '';
   };
+  session.kernel.iopubMessage.connect(hear);
   future.onStdin = ({ content }) => {
     prompt = content.prompt;
     session.kernel.sendInputReply({ value: answer ?? '', status: 'ok' });
   };
   const reply = await future.done;
+  session.kernel.iopubMessage.disconnect(hear);
   return { status: reply.content.status, count: reply.content.execution_count, text, prompt };
 }
 
