@@ -6,10 +6,12 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
+from kernel_runtime import places
 from kernel_runtime.cli import frame, report
 from kernel_runtime.errors import UsageError
 
@@ -24,6 +26,7 @@ _NAMES, _DIFFS, _LINES = 10, 10, 20
     "replay",
     example="krt replay alice\n"
     "krt replay analysis.ipynb --two-times\n"
+    "krt replay alice --html report.html\n"
     "krt replay alice --set rate=0.2             # and what changes downstream\n"
     "krt replay alice --until 120 --keep alice-at-120",
 )
@@ -84,6 +87,18 @@ _NAMES, _DIFFS, _LINES = 10, 10, 20
     "--allow", multiple=True, metavar="WHAT", help="What may really happen: net, write:PATH, processes, all."
 )
 @click.option("--force", is_flag=True, help="Replay a record that is damaged, too.")
+@click.option(
+    "--html",
+    type=click.Path(path_type=Path),
+    metavar="F",
+    help="Write a report that people read: one file, safe to open.",
+)
+@click.option(
+    "--junit",
+    type=click.Path(path_type=Path),
+    metavar="F",
+    help="Write JUnit XML, a test case per execution.",
+)
 def command(
     *,
     source: str,
@@ -103,6 +118,8 @@ def command(
     env: Literal["current", "recorded"],
     allow: tuple[str, ...],
     force: bool,
+    html: Path | None,
+    junit: Path | None,
     as_json: bool,
     principal: str | None,
 ) -> int:
@@ -111,15 +128,19 @@ def command(
     Exits 0 if everything came out the same, the same but for what the rules allow, or was skipped with
     a reason; else 1.
     """
-    from kernel_runtime.replay import replay
+    from kernel_runtime.replay.audit import replayed
     from kernel_runtime.replay.compare import choose
+    from kernel_runtime.replay.report import check_packages, check_places, write
 
     rules = choose(on=on, off=off, strict=strict, relative=1e-9 if tolerance is None else tolerance)
     asks = inputs == "ask" or secrets == "ask"
     if asks and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask at", hint="leave out --inputs ask and --secrets ask")
+    check_places(html, junit)
+    if html is not None:
+        check_packages()
     with _ended_by_sigterm():
-        result = replay(
+        found = replayed(
             source,
             order=order,
             until=until,
@@ -138,6 +159,8 @@ def command(
             ask=_ask if asks else None,
             progress=_progress if sys.stderr.isatty() and not as_json else None,
         )
+    write(found, html=html, junit=junit, by=principal or places.principal())
+    result = found.result
     if as_json:
         report.emit(result)
     else:
