@@ -28,6 +28,7 @@ def filled(session: kr.Session) -> str:
     return ran.execution_id
 
 
+@pytest.mark.slow
 def test_the_past_reads_as_before_and_the_session_goes_on(tmp_path: Path) -> None:
     with kr.attach("alice", create=True) as session:
         much = filled(session)

@@ -162,6 +162,7 @@ def test_people_s_cells_of_the_notebook(alice: kr.Session) -> None:
     assert "truth" not in cells[1]["metadata"]["kernel_runtime"], "it is what ran, not an edit"
 
 
+@pytest.mark.slow
 def test_a_notebook_that_a_page_has_open(alice: kr.Session) -> None:
     """The page would write it back: so it is left, named, and done when the page is closed."""
     alice.execute(f"a = {WRITTEN}")
@@ -214,6 +215,7 @@ def test_a_busy_session(alice: kr.Session) -> None:
     assert verify(load("alice").journal).ok
 
 
+@pytest.mark.slow
 def test_two_at_once(alice: kr.Session) -> None:
     alice.execute(f"print({WRITTEN})")
     command = [sys.executable, "-m", "kernel_runtime.cli", "redact", "alice", "--text-stdin", "--reason", "x"]
