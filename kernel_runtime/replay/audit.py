@@ -15,11 +15,11 @@ from kernel_runtime.client import session_files
 from kernel_runtime.client.kernelspecs import runnable
 from kernel_runtime.errors import Refused, SessionExists, UsageError
 from kernel_runtime.replay import workspace
-from kernel_runtime.replay.compare import RuleSet
+from kernel_runtime.replay.compare import RuleSet, choose
 from kernel_runtime.replay.downstream import downstream
 from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
 from kernel_runtime.replay.environment import difference, rebuilt
-from kernel_runtime.replay.gaps import what_is_there
+from kernel_runtime.replay.gaps import with_gaps
 from kernel_runtime.replay.plan import Plan, Run, Step
 from kernel_runtime.replay.result import Result
 from kernel_runtime.replay.sandbox import allowed
@@ -154,11 +154,8 @@ def replayed(
     if two_times:
         runs.append(run(plan, how))
     causes = downstream(plan, runs[0].ran)
-    plan, runs, gaps = what_is_there(plan, runs)
-    result = judged(plan, runs, causes, rules)
-    for row in result.executions:
-        if row["number"] in gaps and row["reason"] is None:
-            row["reason"] = gaps[row["number"]]
+    plan = with_gaps(plan, runs)
+    result = judged(plan, runs, causes, _placed(choose() if rules is None else rules, plan, runs[0]))
     result = replace(
         result,
         integrity=found.integrity,
@@ -168,6 +165,12 @@ def replayed(
         notes=[*result.notes, *missing],
     )
     return Replayed(result=result, plan=plan, runs=runs)
+
+
+def _placed(rules: RuleSet, plan: Plan, run: Run) -> RuleSet:
+    """The rules, with where the cells ran if that was beside the recorded directory."""
+    where = run.sandbox.get("cwd", plan.cwd)
+    return rules if where == plan.cwd else replace(rules, directory=(plan.cwd, where))
 
 
 def _refuse_effects(plan: Plan, keep: str) -> None:

@@ -87,7 +87,8 @@ class Sandbox(Struct, frozen=True, kw_only=True):
 
     def document(self) -> dict[str, Any]:
         """As the result shows it."""
-        return {"kind": self.kind, "boundary": self.kind == "bubblewrap", "notes": self.notes}
+        boundary = self.kind == "bubblewrap"
+        return {"kind": self.kind, "boundary": boundary, "cwd": self.cwd, "notes": self.notes}
 
 
 def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.executable) -> Sandbox:

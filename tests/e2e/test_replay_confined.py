@@ -27,7 +27,7 @@ def alice(krt_home: Path, place: Path) -> Iterator[str]:
     with kr.attach("alice", create=True, cwd=str(place)) as session:
         session.execute("number = int(open('in.txt').read()); number")
         session.execute("open('out.txt', 'a').write('one line')")
-        session.execute("import os; os.remove('in.txt')")
+        session.execute("import os; os.remove('in.txt'); os.getcwd()")
         next(entry for entry in session.follow(0, timeout=60) if entry.kind == "EnvironmentRecorded")
     (place / "in.txt").write_text("7")
     (place / "out.txt").unlink()
@@ -45,7 +45,8 @@ def test_files_of_the_person_stay_as_they_are(
     elif not os.environ.get("CI") and sandbox.why_no_bubblewrap() is not None:
         pytest.skip("bubblewrap is not here")
     result = replay(alice)
-    assert (result.verdict, result.sandbox["kind"]) == ("same", kind), result.executions
+    verdict = "same" if kind == "bubblewrap" else "same-normalized"  # there the copy has a path of its own
+    assert (result.verdict, result.sandbox["kind"]) == (verdict, kind), result.executions
     assert result.sandbox["boundary"] is (kind == "bubblewrap")
     assert sorted(path.name for path in place.iterdir()) == ["in.txt"]
 
