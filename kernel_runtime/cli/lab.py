@@ -78,8 +78,8 @@ def command(
         return 0
     if found and (what := _other(lab, place if root else None, port)):
         report.note(f"  it runs already, {what}; `krt lab --stop` ends it, no session changes")
-    if not found and not os.access(place, os.W_OK):
-        report.note(f"  {place} is not yours to write: notebooks in it open, and are not saved")
+    if not os.access(lab.root, os.W_OK):
+        report.note(f"  {lab.root} is not yours to write: notebooks in it open, and are not saved")
     report.note("  next: open it; `krt lab --stop` ends it, sessions go on")
     if not no_browser:
         lab_server.show(url)
