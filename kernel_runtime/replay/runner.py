@@ -83,6 +83,8 @@ class Runner:
         self._lost: str | None = None
         self._incarnation = 0
         """of the session"""
+        self._recorded = 0
+        """the last incarnation whose environment is on record"""
         self._restarting = False
         self._tasks: asyncio.TaskGroup
         self._asking = asyncio.Lock()
@@ -171,11 +173,8 @@ class Runner:
         if self._lost is not None:
             return
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(ENVIRONMENT):
-                async for entry in self._session.follow(0):
-                    known = isinstance(entry.fact, EnvironmentRecorded)
-                    if known and entry.incarnation == self._incarnation:
-                        return
+            async with asyncio.timeout(ENVIRONMENT), self._news:
+                await self._news.wait_for(lambda: self._recorded == self._incarnation)
 
     async def _submit(self, order: Order) -> str | None:
         """Queue a step, once there is room; why it cannot run any more, or None."""
@@ -248,6 +247,9 @@ class Runner:
             if order is not None:
                 self._by_id[fact.execution_id] = self._by_number[order.number]
             return False
+        if isinstance(fact, EnvironmentRecorded):
+            self._recorded = entry.incarnation
+            return True
         if isinstance(fact, KernelDied | KernelStopped):
             return self._kernel_gone(fact, entry.incarnation)
         running = self._by_id.get(entry.execution_id or "")
