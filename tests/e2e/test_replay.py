@@ -573,18 +573,19 @@ done = subprocess.run(
 )
 print(done.returncode)
 print(done.stdout.strip() or done.stderr)
-print([str(path) for path in directory.glob("krt-replay-*/*")])
+(base,) = directory.glob("krt-replay-*")
+print([str(path) for path in base.iterdir()])
 """
 
 
 @pytest.mark.slow
-def test_a_disk_that_runs_full_is_told_and_nothing_is_left(record: Record, tmp_path: Path) -> None:
+def test_a_disk_that_runs_full_is_told_and_nothing_is_left(record: Record, places: Path) -> None:
     # what does not compress
     record(
         "import random\nr = random.Random(1)\nfor i in range(20_000): print(r.randbytes(200).hex())",
         "'beside'",
     )
-    directory = tmp_path / "tiny"
+    directory = places / "tiny"
     directory.mkdir()
     status, document, left = in_own_mounts(FULL, str(directory))
     told = json.loads(document)
@@ -624,3 +625,20 @@ def test_a_person_is_asked_at_the_terminal(record: Record, tmp_path: Path) -> No
     assert child.exitstatus == 1
     assert "hush" not in shown
     assert "s: different" in shown
+
+
+@pytest.mark.slow
+def test_a_session_can_be_kept_from_before_anything_had_run(record: Record) -> None:
+    record("x = 1")
+    first = log("s", "KernelStarted")[0]["seq"]
+    result = replay("s", until=first, keep="then")
+    assert (result.executions, result.kept) == ([], "then")
+    with kr.attach("then", accept=True) as session:
+        assert session.execute("'x' in globals()").text == "False"
+        session.stop()
+
+
+@pytest.mark.slow
+def test_a_notebook_of_a_kernelspec_of_ours_runs_in_the_kernel_behind_it(tmp_path: Path) -> None:
+    path = notebook(tmp_path / "n.ipynb", ("print(1)", said("1\n")), kernel="krt-python3")
+    assert verdicts(replay(path)) == ["same"]
