@@ -225,6 +225,21 @@ def test_names_are_those_of_the_last_incarnation_at_the_end() -> None:
     assert (plan.steps[2].reads, plan.steps[2].dynamic) == (["y"], ["exec"])
 
 
+def test_names_are_not_compared_while_the_last_execution_was_not_looked_at() -> None:
+    """The probe tells of an execution after its end. A record that is read in between knows nothing of the
+    names that it bound; the replay's, which waits, does, and they would be `new`.
+    """
+    record = Record()
+    record.ran("a", "x = 1")
+    record.saw("a", {"x": bound()})
+    record.ran("b", "y = 1")
+    early = plan_of_journal(record, "s")
+    assert early.names is None
+    assert any("execution b" in note for note in early.notes)
+    record.saw("b", {"y": bound()})
+    assert [name.name for name in plan_of_journal(record, "s").names or []] == ["x", "y"]
+
+
 def test_a_kernel_that_tells_no_names_has_none_to_compare() -> None:
     record = Record()
     record.ran("a", "x=1")
