@@ -46,14 +46,14 @@ def test_files_of_the_person_stay_as_they_are(
         pytest.skip("bubblewrap is not here")
     result = replay(alice)
     verdict = "same" if kind == "bubblewrap" else "same-normalized"  # there the copy has a path of its own
-    assert (result.verdict, result.sandbox["kind"]) == (verdict, kind), result.executions
+    assert (result.verdict, result.sandbox["kind"]) == (verdict, kind), result.names
     assert result.sandbox["boundary"] is (kind == "bubblewrap")
     assert sorted(path.name for path in place.iterdir()) == ["in.txt"]
 
 
 def test_what_is_allowed_happens(alice: str, place: Path) -> None:
     result = replay(alice, allow=[f"write:{place}"])
-    assert result.verdict == "same", result.executions
+    assert result.verdict == "same", (result.names, result.executions)
     assert sorted(path.name for path in place.iterdir()) == ["out.txt"]
 
 
@@ -62,7 +62,7 @@ def test_what_is_allowed_happens(alice: str, place: Path) -> None:
 def test_in_the_recorded_environment(alice: str, krt_home: Path) -> None:
     """Built from the ordinary index, and named by what was recorded: the second time it is there."""
     result = replay(alice, env="recorded")
-    assert result.verdict == "same", result.executions
+    assert result.verdict == "same", (result.names, result.executions)
     found = result.environment
     assert (found["known"], found["of"]) == (True, "recorded")
     assert {row["what"] for row in found["python"]} == {"executable", "prefix"}
