@@ -209,13 +209,17 @@ class Journal:
         return entries
 
     def compact(self) -> None:
-        """Write the whole file anew, without what is free in it; then move the log into it and empty it.
+        """`vacuum`, then `empty_log`."""
+        self.vacuum()
+        self.empty_log()
+
+    def vacuum(self) -> None:
+        """Write the whole file anew, without what is free in it; the log still has older pages.
 
         Takes as long as copying the file takes, and as much free space as twice its size.
 
         Raises:
-            DiskFull, StorageFault: the file is as it was, and as good.
-            JournalBusy: the file is new, and a reader still holds the log: call again.
+            DiskFull, StorageFault, JournalBusy: the file is as it was, and as good.
         """
         connection = self._connection
         try:
@@ -224,16 +228,16 @@ class Journal:
                 connection.execute("VACUUM")
             finally:
                 connection.pragma("temp_store", "memory")
-            reach("before-truncate")
-            self.empty_log()
         except apsw.Error as error:
             raise faults.from_sqlite(error, self.path, connection.system_errno) from error
+        reach("before-truncate")
 
     def empty_log(self) -> None:
         """Move the log into the file and cut it to nothing.
 
         Raises:
-            DiskFull, StorageFault, JournalBusy: the log is as it was.
+            DiskFull, StorageFault: the log is as it was.
+            JournalBusy: a reader is in the middle of a look: call again.
         """
         connection = self._connection
         connection.set_busy_timeout(_READER_PATIENCE)

@@ -20,16 +20,13 @@ import msgspec
 from msgspec import Struct, structs
 
 from kernel_runtime.errors import JournalBusy, KernelRuntimeError, NotFound, SessionBusy, UsageError
-from kernel_runtime.journal import archive as archiving
 from kernel_runtime.journal import segments
-from kernel_runtime.journal.forms import SHORTEST, Forms
-from kernel_runtime.journal.redact import Redacted, Wanted, redact
 from kernel_runtime.supervisor.shell import Token
-from kernel_runtime.supervisor.sweep import less_notebook, sweep
 from kernel_runtime.testing.failpoints import reach
 from kernel_runtime.wire import Message
 
 if TYPE_CHECKING:
+    from kernel_runtime.journal.redact import Redacted, Wanted
     from kernel_runtime.supervisor.session import Supervisor
 
 log = logging.getLogger("kernel_runtime.supervisor")
@@ -68,6 +65,8 @@ class Redaction:
     # -- redact
 
     def _redact(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        from kernel_runtime.journal.redact import redact  # loaded by whoever needs it, as all that is rare
+
         asked = _request(args, RedactRequest)
         wanted = self._wanted(asked)
         # what the kernel has said by now is in the journal, and so is found
@@ -85,6 +84,9 @@ class Redaction:
         self._compact(partial(self._answer, token, wanted, done, swept, left), left)
 
     def _wanted(self, asked: RedactRequest) -> Wanted:
+        from kernel_runtime.journal.forms import SHORTEST, Forms
+        from kernel_runtime.journal.redact import Wanted
+
         name = self._s.identity.name
         given = [one for one in (asked.text, asked.execution_id, asked.entry) if one is not None]
         if len(given) != 1:
@@ -145,6 +147,8 @@ class Redaction:
 
     def _sweep(self, wanted: Wanted, left: list[str]) -> dict[str, int]:
         """The session's other files; what cannot be done is added to `left`."""
+        from kernel_runtime.supervisor.sweep import less_notebook, sweep
+
         swept: dict[str, int] = {}
         forms, notebook = wanted.forms, Path(self._s.identity.notebook)
         try:
@@ -192,13 +196,15 @@ class Redaction:
     # -- archive
 
     def _archive(self, principal: str, args: dict[str, Any], token: Token, request: Message) -> None:
+        from kernel_runtime.journal.archive import archive
+
         asked = _request(args, ArchiveRequest)
         shell = self._s.shell
         directory = None if asked.directory is None else Path(asked.directory)
         if directory is not None and not directory.is_absolute():
             raise UsageError(f"{directory} is not absolute", hint="this process has another directory")
         before = shell.journal.path.stat().st_size
-        done = archiving.archive(
+        done = archive(
             shell.journal, principal, shell.state.incarnation, before=asked.before, directory=directory
         )
         reach("archived")
@@ -215,27 +221,31 @@ class Redaction:
     # -- the journal's file
 
     def _compact(self, then: Callable[[], None], left: list[str]) -> None:
-        """Write the journal's file anew and empty its log, as soon as readers let that happen."""
-        try:
-            self._s.shell.journal.compact()
-        except JournalBusy:
-            self._empty_log(then, left, PATIENCE)
-        except KernelRuntimeError as error:
-            left.append(f"the journal's free pages and log: {error.message}; then do the same again")
-            then()
-        else:
-            then()
+        """Write the journal's file anew and empty its log, as soon as others let that happen."""
+        journal = self._s.shell.journal
+        steps = [("free pages", journal.vacuum), ("log", journal.empty_log)]
+        self._step(steps, then, left, PATIENCE)
 
-    def _empty_log(self, then: Callable[[], None], left: list[str], patience: float) -> None:
-        try:
-            self._s.shell.journal.empty_log()
-        except JournalBusy as error:
-            if patience > 0:
-                self._s.reactor.after(_AGAIN, lambda: self._empty_log(then, left, patience - _AGAIN))
-                return
-            left.append(f"the journal's log: {error.message}; do the same again when nobody reads it")
-        except KernelRuntimeError as error:
-            left.append(f"the journal's log: {error.message}; do the same again")
+    def _step(
+        self,
+        steps: list[tuple[str, Callable[[], None]]],
+        then: Callable[[], None],
+        left: list[str],
+        patience: float,
+    ) -> None:
+        while steps:
+            what, step = steps[0]
+            try:
+                step()
+            except JournalBusy as error:
+                if patience > 0:
+                    again = partial(self._step, steps, then, left, patience - _AGAIN)
+                    self._s.reactor.after(_AGAIN, again)
+                    return
+                left.append(f"the journal's {what}: {error.message}; do the same again when nobody reads it")
+            except KernelRuntimeError as error:
+                left.append(f"the journal's {what}: {error.message}; do the same again")
+            steps = steps[1:]
         then()
 
 

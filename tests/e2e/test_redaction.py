@@ -272,3 +272,16 @@ def test_killed_in_the_middle(
 def payloads(journal: Path) -> dict[int, bytes]:
     with JournalReader.open(journal) as reader:
         return {row[0]: payload for row, payload in reader.rows()}
+
+
+def test_somebody_reads_the_journal_meanwhile(alice: kr.Session) -> None:
+    """A reader in the middle of a look holds older pages of the log: it is waited for, or said so."""
+    alice.execute(f"print({WRITTEN})")
+    with JournalReader.open(load("alice").journal) as reader, ThreadPoolExecutor() as pool:
+        reader.connection.execute("BEGIN")
+        reader.head()
+        done = pool.submit(redact)
+        eventually(lambda: verify(load("alice").journal).redacted, what="it is taken out", timeout=30)
+        reader.connection.execute("ROLLBACK")
+        assert done.result().returncode == 0
+    assert holding(load("alice").directory) == []
