@@ -47,8 +47,8 @@ def test_a_cell_under_way_says_so_and_an_empty_one_says_nothing(
 ) -> None:
     """Whoever ran it, and whatever most cells are: here most are under way."""
     notebook.run(f"print('mine')\n{gate.wait}")
-    session.submit("print('theirs')")
     expect(notebook.badge("print('mine')")).to_have_text("running", timeout=15_000)
+    session.submit("print('theirs')")
     expect(notebook.badge("print('theirs')")).to_contain_text("queued", timeout=15_000)
     expect(notebook.badge("print('theirs')")).to_contain_text("agent:host")
     expect(notebook.section("not-live").locator("[data-krt-cell]")).to_have_count(0)
