@@ -9,7 +9,8 @@ Invariants:
 - A cell's row tells of its execution that started last, since that is what the heap holds; while
   none has started, of the one queued last. So an execution that was aborted before it started never
   hides what an earlier one did.
-- A `silent` execution is an execution, not a cell: its client asked that nobody see it.
+- A `silent` execution is an execution, not a cell: its client asked that nobody see it. Nor is what an editor
+  asks on its own account (`ExecutionQueued.is_cell`).
 
 Names and what hangs on them are core.heap's part. They do not judge: whether a cell is `lost` or
 `live` is for reconcile.
@@ -127,12 +128,12 @@ def step_cell(
 ) -> Cell | None:
     """The cell's row after an entry that took one of its executions from `before` to `after`.
 
-    None while the cell has only silent executions.
+    None while it has only executions that are no cells.
     """
     if after is None or after is before:
         return cell
     if before is None:
-        if isinstance(entry.fact, ExecutionQueued) and entry.fact.silent:
+        if isinstance(entry.fact, ExecutionQueued) and not entry.fact.is_cell:
             return cell
         if cell is None:
             return _cell(after, position=after.queued_seq, executions=1)

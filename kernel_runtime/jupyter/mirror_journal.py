@@ -170,7 +170,7 @@ class Cells:
         return found
 
     def shown(self, execution_id: str) -> Shown | None:
-        """What its cell shows; None where that is another execution, or a silent one."""
+        """What its cell shows; None where that is another execution, or one that is no cell."""
         execution = self._journal().execution(execution_id)
         if execution is None or not self._is_shown(execution):
             self._live.pop(execution_id, None)
@@ -215,7 +215,7 @@ class Cells:
         if shown_id is None:
             for other in reversed(journal.executions(cell_id=execution.cell_id)):
                 if other.execution_id != execution.execution_id and rank(other) > rank(execution):
-                    if self._is_silent(other.execution_id):
+                    if self._is_no_cell(other.execution_id):
                         continue
                     return False
         elif shown_id != execution.execution_id:
@@ -223,14 +223,14 @@ class Cells:
             if shown is not None and rank(execution) < rank(shown):
                 return False
         if shown_id != execution.execution_id:
-            if self._is_silent(execution.execution_id):
+            if self._is_no_cell(execution.execution_id):
                 return False
             self._shown[execution.cell_id] = execution.execution_id
         return True
 
-    def _is_silent(self, execution_id: str) -> bool:
+    def _is_no_cell(self, execution_id: str) -> bool:
         queued = self._journal().entries(execution_id=execution_id, kinds=["ExecutionQueued"], limit=1)
-        return bool(queued) and isinstance(queued[0].fact, ExecutionQueued) and queued[0].fact.silent
+        return bool(queued) and isinstance(queued[0].fact, ExecutionQueued) and not queued[0].fact.is_cell
 
     def _read(self, execution: Execution) -> _Live:
         at = pointer(self.session, execution.execution_id)

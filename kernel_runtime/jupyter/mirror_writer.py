@@ -51,7 +51,7 @@ class Writer:
     def take(self, entry: Entry) -> None:
         """What has to be looked at when it comes: whether people have in a cell what is queued of it."""
         fact = entry.fact
-        if isinstance(fact, ExecutionQueued) and not fact.silent:
+        if isinstance(fact, ExecutionQueued) and fact.is_cell:
             cell_id = notebook_id(fact.cell_id)
             cell = self._notebook.cells.get(cell_id)
             if cell is not None and cell.get("cell_type") == "code":

@@ -139,6 +139,16 @@ class ExecutionQueued(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """what a new supervisor needs to dispatch a Jupyter client's request and route its reply: JSON of
     `{"identity": hex, "header": raw, "metadata": raw, "user_expressions": {}}`"""
 
+    @property
+    def is_cell(self) -> bool:
+        """Whether people are to see it as a cell.
+
+        Not what is `silent`, and not what an editor asks a kernel on its own account: code that a Jupyter
+        client wants kept out of the history, and for which it names no cell.
+        """
+        unnamed = self.door == "jupyter" and self.cell_id == self.execution_id[:8]
+        return not (self.silent or (unnamed and not self.store_history))
+
 
 class ExecutionStarted(Fact, frozen=True, kw_only=True, omit_defaults=True):
     """The intent to dispatch. Synced before the kernel can see the request."""

@@ -208,7 +208,7 @@ class NotebookBuilder:
         if shown is not None and rank(execution) < rank(shown):
             return False
         queued = self._reader.entries(execution_id=execution.execution_id, kinds=["ExecutionQueued"], limit=1)
-        if queued and isinstance(queued[0].fact, ExecutionQueued) and queued[0].fact.silent:
+        if queued and isinstance(queued[0].fact, ExecutionQueued) and not queued[0].fact.is_cell:
             return False
         self._shown[execution.cell_id] = execution.execution_id
         return True

@@ -69,7 +69,7 @@ def test_it_lists_the_session_and_runs_cells_in_it(
     session.execute("delays = [3, 14, 15]")
     listed = {row["path"]: row["kernel"] for row in editor("list")}
     assert listed[path] == server.kernel_of(session.name)
-    assert editor("connect", path=path) == {"kernel": listed[path], "status": "idle"}
+    assert editor("connect", path=path) == {"kernel": listed[path]}
     assert editor("run", code="print(sum(delays))") == {
         "status": "ok",
         "count": 2,
@@ -141,7 +141,10 @@ def test_a_server_that_was_killed_is_found_again(
 def test_its_ids_of_cells_do_not_reach_the_file(
     server: Server, session: kr.Session, editor: Editor, path: str
 ) -> None:
-    """It names a cell by its editor's address, which nbformat does not allow as an id."""
+    """It names a cell by its editor's address, which nbformat does not allow as an id.
+
+    Nor does what it asks the kernel for itself, when it connects: it named no cell, and wanted no history.
+    """
     editor("connect", path=path)
     editor("run", code="print('seen')")
     assert executions(session)[-1].cell_id.startswith("vscode-notebook-cell:")

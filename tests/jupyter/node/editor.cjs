@@ -46,6 +46,18 @@ async function until(condition) {
   }
 }
 
+// As it asks a kernel for what it wants to know itself.
+async function askForItself(code) {
+  const future = session.kernel.requestExecute({
+    code,
+    silent: false,
+    stop_on_error: false,
+    allow_stdin: true,
+    store_history: false
+  });
+  await future.done;
+}
+
 async function run({ code, cell, answer }) {
   const metadata = { cellId: `vscode-notebook-cell:/home/ada/${session.path}#${cell ?? 'W0'}` };
   const request = { code, silent: false, stop_on_error: false, allow_stdin: true, store_history: true };
@@ -81,7 +93,8 @@ const doing = {
     follow();
     await until(() => session.kernel.connectionStatus === 'connected');
     await session.kernel.info;
-    return { kernel: session.kernel.id, status: session.kernel.status };
+    await askForItself("print('which version of ipywidgets is there?')");
+    return { kernel: session.kernel.id };
   },
   async start({ path, kernel }) {
     session = await sessions.startNew({ path, name: path, type: 'notebook', kernel: { name: kernel } });

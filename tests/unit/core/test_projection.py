@@ -157,6 +157,16 @@ def test_a_silent_execution_is_no_cell():
     assert not folded.counts
 
 
+def test_what_an_editor_asks_for_itself_is_no_cell():
+    """VS Code runs code of its own when it connects: kept out of the history, and without a cell's name."""
+    asked = queued("0123456789", cell_id="01234567", door="jupyter", store_history=False)
+    assert not fold(entries(asked, started("0123456789"), finished("0123456789"))).cells
+    named = queued("0123456789", cell_id="c", door="jupyter", store_history=False)
+    assert "c" in fold(entries(named, started("0123456789"))).cells
+    kept = queued("0123456789", cell_id="01234567", door="jupyter")
+    assert "01234567" in fold(entries(kept, started("0123456789"))).cells
+
+
 def test_counts_follow_the_cells():
     folded = fold(
         entries(
