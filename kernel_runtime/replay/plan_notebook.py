@@ -16,7 +16,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from kernel_runtime.core.outputs import Output, OutputFolder, jsonable
+from kernel_runtime.core.outputs import Output, OutputFolder
 from kernel_runtime.errors import UsageError
 from kernel_runtime.notebook.document import joined
 from kernel_runtime.notebook.read import Notebook, NotebookCell, read_notebook
@@ -147,7 +147,7 @@ def outputs_of(raw: Iterable[object]) -> list[Output]:
     folder = OutputFolder()
     for output in raw:
         if isinstance(output, dict):
-            content = jsonable(output, [])
+            content = dict(output)
             kind = str(content.pop("output_type", ""))
             if kind == "stream":
                 content["text"] = joined(content.get("text"))
