@@ -51,7 +51,7 @@ from kernel_runtime.replay.plan_journal import LateCounter
 
 AHEAD = 64
 """steps that may be queued and not ended"""
-COALESCE = 0.02
+COALESCE = 0.05
 """seconds between looks at what has come"""
 LATE_SLACK = 2.0
 """seconds beyond what was recorded that late output may take"""
