@@ -8,6 +8,7 @@ import os
 import stat
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -90,7 +91,7 @@ def test_an_unknown_kernelspec_makes_nothing(krt_home: Path) -> None:
 
 
 @pytest.mark.parametrize("how", [{"cwd": "/no/such/place"}, {"transport": "udp"}])
-def test_bad_wishes_make_nothing(krt_home: Path, how: dict[str, str]) -> None:
+def test_bad_wishes_make_nothing(krt_home: Path, how: dict[str, Any]) -> None:
     with pytest.raises(UsageError):
         session_files.create("alice", **how)
     assert session_files.names() == []

@@ -298,7 +298,8 @@ def test_one_who_opens_the_file_in_the_instant_of_the_exchange_writes_into_the_f
     file.write()
     session.run("b = 1", "b")
     data = with_a_text(file, "slowly")
-    rename, editors = writing._rename, []
+    rename = writing._rename
+    editors: list[Any] = []
 
     def opened_just_before(*args):
         if not editors:
