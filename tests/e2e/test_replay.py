@@ -99,9 +99,6 @@ def test_a_session_comes_out_the_same(record: Record) -> None:
     assert [row["verdict"] for row in document["executions"]] == ["same"] * 6
     assert document["names"] == [{"name": "y", "verdict": "same"}]
     assert document["integrity"] == {"ok": True, "problems": []}
-    done = krt("replay", "s")
-    assert done.returncode == 0
-    assert done.stdout.startswith("s: same (6 same")
 
 
 def test_what_comes_out_otherwise_is_different(record: Record, tmp_path: Path) -> None:
@@ -335,6 +332,7 @@ def test_setting_a_name_shows_what_changes_downstream(record: Record) -> None:
         "rate": "different", "tax": "different", "price": "same",
     }  # fmt: skip
     done = krt("replay", "s", "--set", "rate=0.2")
+    assert done.stdout.startswith("s: different (")
     assert "set: rate = 0.2 after step 1" in done.stdout
     assert "reads tax, not as recorded since step 2" in done.stdout
     assert krt("replay", "s", "--set", "rate=open('x')").returncode == 2
@@ -393,6 +391,7 @@ def said(text: str) -> list[dict[str, Any]]:
     return [{"output_type": "stream", "name": "stdout", "text": text}]
 
 
+@pytest.mark.slow
 def test_a_plain_notebook_runs_from_top_to_bottom(tmp_path: Path) -> None:
     path = notebook(tmp_path / "n.ipynb", ("x = 1; print(x)", said("1\n")), ("print(x + 1)", said("3\n")))
     document = krt_json("replay", str(path), exit_code=1)
