@@ -189,7 +189,11 @@ class _Judge:
         return rows
 
     def _bound_by_skipped(self) -> dict[str, str]:
-        """Names that a step which was not run had changed, in the last incarnation, and why."""
+        """Names of which one side cannot tell, in the last incarnation, and why.
+
+        A step that was not run had changed them; or a step did of which the record holds no observation,
+        since the session was stopped before its kernel had looked.
+        """
         found: dict[str, str] = {}
         last = max((step.incarnation for step in self._plan.steps), default=1)
         for index, step in enumerate(self._plan.steps):
@@ -199,6 +203,9 @@ class _Judge:
             if one.step is None:
                 why = f"execution {step.number} was not run: {one.skip or step.skip or 'no reason is known'}"
                 found |= dict.fromkeys(step.names, why)
+            elif not step.observed:
+                why = f"the record does not tell what execution {step.number} left: nobody looked"
+                found |= dict.fromkeys(one.step.names, why)
             else:
                 for name, change in one.step.names.items():
                     if change.get("how") in ("bound", "rebound", "deleted"):

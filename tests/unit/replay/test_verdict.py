@@ -195,7 +195,7 @@ def test_names_of_two_replays():
 
 def test_a_name_that_only_a_skipped_step_bound_is_skipped():
     bound = {"key": {"how": "bound", "digest": "x:1"}}
-    recorded = plan(step(1, names=bound), step(2), names={"key": "x:1", "n": "x:2"})
+    recorded = plan(step(1, names=bound), step(2, observed=True), names={"key": "x:1", "n": "x:2"})
     replay = run(Ran(number=1, skip="it asks for a secret"), step(2), names={"n": "x:2"})
     result = judged(recorded, [replay], {})
     assert _names(result) == {"key": "skipped", "n": "same"}
@@ -204,6 +204,22 @@ def test_a_name_that_only_a_skipped_step_bound_is_skipped():
     again = step(2, names=bound)
     result = judged(recorded, [run(replay.ran[0], again, names={"key": "x:9", "n": "x:2"})], {})
     assert _names(result)["key"] == "different"
+
+
+def test_a_name_of_a_step_that_nobody_observed_is_skipped():
+    """A session that is stopped right behind its last execution has no observation of that one.
+
+    Its names are not in the record, or as they were before, and the replay has them: `new` or `different`
+    would be a false accusation.
+    """
+    bound = {"late": {"how": "bound", "digest": "x:1"}, "n": {"how": "rebound", "digest": "x:3"}}
+    replay = run(step(1), step(2, names=bound, observed=True), names={"late": "x:1", "n": "x:3"})
+    result = judged(plan(step(1, observed=True), step(2), names={"n": "x:2"}), [replay], {})
+    assert _names(result) == {"late": "skipped", "n": "skipped"}
+    assert "execution 2" in result.names[0]["reason"]
+    assert (result.verdict, result.ok) == ("same", True)
+    result = judged(plan(step(1, observed=True), step(2, observed=True), names={"n": "x:2"}), [replay], {})
+    assert _names(result) == {"late": "new", "n": "different"}
 
 
 def test_names_may_be_told_without_counting():
