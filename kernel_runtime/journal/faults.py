@@ -32,6 +32,15 @@ def disk_full(path: Path, why: object) -> DiskFull:
     )
 
 
+def no_temporary_space(path: Path, why: object) -> DiskFull:
+    """While a journal was checked, which writes nothing to it."""
+    return DiskFull(
+        f"no temporary space left for checking the journal {path} ({why}); the journal is as it was",
+        hint="free space under SQLITE_TMPDIR, TMPDIR or /var/tmp, or point TMPDIR elsewhere, and check again",
+        path=str(path),
+    )
+
+
 def read_only(path: Path, why: object) -> ReadOnlyStorage:
     return ReadOnlyStorage(
         f"the journal {path} cannot be written ({why})",

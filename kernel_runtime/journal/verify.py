@@ -29,7 +29,7 @@ import msgspec
 from msgspec import Struct
 
 from kernel_runtime.errors import JournalCorrupt, JournalNewer, StorageFault
-from kernel_runtime.journal import lock, schema, segments
+from kernel_runtime.journal import faults, lock, schema, segments
 from kernel_runtime.journal.codec import GENESIS, BadPayload, digest_of, entry_hash, unpack
 from kernel_runtime.journal.reader import JournalReader, entry_of_row
 from kernel_runtime.journal.refolded import PROJECTIONS, Refolded, as_bytes
@@ -102,10 +102,18 @@ def verify(path: Path | str) -> VerifyReport:
 
     Raises:
         NotFound: no file there.
+        DiskFull: no temporary space for checking.
         JournalNewer: written by a newer version, so its meaning is not known here.
         JournalBusy, StorageFault: it cannot be read at the moment.
     """
     path = Path(path)
+    try:
+        return _verified(path)
+    except apsw.FullError as error:  # of the temporary database: no other is written
+        raise faults.no_temporary_space(path, error) from error
+
+
+def _verified(path: Path) -> VerifyReport:
     check = _Check(path)
     marks = lock.marks_of(path)  # before the journal: a writer moves them after its commit
     try:
@@ -177,6 +185,8 @@ class _Check:
         for where, step in steps:
             try:
                 step()
+            except apsw.FullError:
+                raise
             except apsw.Error as error:
                 self.report(where, f"cannot be read: {error}")
                 if where == "entries":
