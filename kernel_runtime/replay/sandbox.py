@@ -28,6 +28,7 @@ from msgspec import Struct
 
 from kernel_runtime import places
 from kernel_runtime.errors import UsageError
+from kernel_runtime.replay.settings import own_places
 
 WORDS = "net, write:PATH, processes, all"
 _MOST_BYTES = 2 << 30
@@ -109,7 +110,7 @@ def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.execut
         copy = _copied(Path(cwd), workspace / "files", workspace, notes)
     elif not there:
         notes.append(f"the recorded directory {cwd} is not there: an empty one stands for it")
-    own = _own_places(workspace)
+    own = own_places(workspace / "own")
     why = why_no_bubblewrap()
     if why is None:
         inside = cwd if there else str(_made(workspace / "cwd"))
@@ -179,13 +180,6 @@ def _sockets_of_sessions() -> list[str]:
 def _of_python() -> list[str]:
     found = [sys.prefix, sys.base_prefix, *(place for place in sys.path if place)]
     return list(dict.fromkeys(os.path.abspath(place) for place in found))  # noqa: PTH100 - links stay
-
-
-def _own_places(workspace: Path) -> dict[str, str]:
-    """Where programs keep what they would keep in the home directory, which is read-only."""
-    own = _made(workspace / "own")
-    names = {"IPYTHONDIR": "ipython", "MPLCONFIGDIR": "matplotlib", "XDG_CACHE_HOME": "cache"}
-    return {name: str(_made(own / place)) for name, place in names.items()}
 
 
 def _made(directory: Path) -> Path:

@@ -30,8 +30,10 @@ def record(notebook: Described, cwd: Path, *, name: str = "") -> str:
         (cwd / file).write_text(text)
     with kr.attach(name, create=True, cwd=str(cwd), principal="agent:analyst") as session:
         try:
+            answers = {cell: iter(given) for cell, given in notebook.answers.items()}
             for number, row in enumerate(notebook.run, 1):
-                _do(session, notebook, row, f"{notebook.name}, line {number} of its run")
+                given = next(answers[row.cell]) if row.cell in answers else []
+                _do(session, notebook, row, given, f"{notebook.name}, line {number} of its run")
         finally:
             session.stop()
     for file, text in notebook.afterwards.items():
@@ -39,14 +41,14 @@ def record(notebook: Described, cwd: Path, *, name: str = "") -> str:
     return name
 
 
-def _do(session: kr.Session, notebook: Described, row: Row, where: str) -> None:
+def _do(session: kr.Session, notebook: Described, row: Row, answers: list[str], where: str) -> None:
     if row.action == "RESTART":
         session.restart()
         return
+    deaths = len(entries(session, "KernelDied", "KernelStopped"))
     if row.action == "KILL":
-        before = len(entries(session, "KernelDied"))
         os.kill(kernel_pid(session), signal.SIGKILL)
-        eventually(lambda: len(entries(session, "KernelDied")) > before, what=f"{where}: the death is told")
+        _is_dead(session, deaths, where)
         return
     x = session.submit(
         notebook.cells[row.cell], cell_id=row.cell_id, accept=True, stop_on_error=False, allow_stdin=True
@@ -54,11 +56,22 @@ def _do(session: kr.Session, notebook: Described, row: Row, where: str) -> None:
     if row.action == "KILL-IN":
         eventually(lambda: printed(session, x, "ready"), what=f"{where}: it printed ready")
         os.kill(kernel_pid(session), signal.SIGKILL)
-    for asked, answer in enumerate(notebook.answers.get(row.cell, ()), 1):
+    for asked, answer in enumerate(answers, 1):
         _is_asked(session, x, asked, where)
         session.answer(answer, execution_id=x.execution_id)
     x.wait(timeout=CELL)
     assert x.outcome == row.outcome, f"{where}: {row.cell} ended as {x.outcome}\n{x.text}"
+
+    if row.action == "END":
+        _is_dead(session, deaths, where)
+
+
+def _is_dead(session: kr.Session, before: int, where: str) -> None:
+    """One death more than before is on record."""
+    eventually(
+        lambda: len(entries(session, "KernelDied", "KernelStopped")) > before,
+        what=f"{where}: the death is told",
+    )
 
 
 def _is_asked(session: kr.Session, x: Execution, times: int, where: str) -> None:

@@ -7,9 +7,10 @@ execution how it ends, which verdict its replay has, and which rules that verdic
     run             a table: cell, outcome, verdict, rules; or an action in the place of a cell:
                     KILL            SIGKILL to the kernel, from outside, between two cells
                     KILL-IN cell    the same, while the cell runs and has printed `ready`
+                    END cell        runs it, and waits until the kernel that it ends is gone
                     RESTART         the agent restarts the kernel
     names           a table: the names that are not `same` at the end, with their verdicts
-    answers         of a cell's questions, in their order
+    answers         of a cell: for each of its executions, the answers to its questions
     afterwards      files that change between the recording and the replay
 """
 
@@ -22,7 +23,7 @@ from typing import Any
 from msgspec import Struct
 
 NOTEBOOKS = Path(__file__).parent / "notebooks"
-ACTIONS = ("KILL", "KILL-IN", "RESTART")
+ACTIONS = ("KILL", "KILL-IN", "END", "RESTART")
 _NOTHING = "-"
 
 
@@ -51,7 +52,7 @@ class Described(Struct, frozen=True, kw_only=True):
     run: list[Row]
     verdict: str
     names: dict[str, str]
-    answers: dict[str, list[str]]
+    answers: dict[str, list[list[str]]]
     files: dict[str, str]
     afterwards: dict[str, str]
     two_times: bool

@@ -50,12 +50,24 @@ def rewrite(session: str, change: Change) -> None:
     with Journal.create(forged, lambda: next(moments)) as journal:
         for entry in new:
             journal.append([Draft(entry.fact, entry.principal, entry.incarnation)], sync=False)
-    for suffix in ("", "-wal", "-shm"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
-    for suffix in ("", "-wal", "-shm"):
-        left = forged.with_name(forged.name + suffix)
-        if left.exists():
-            left.rename(path.with_name(path.name + suffix))
+    put(files_of(forged), path)
+
+
+def files_of(journal: Path) -> dict[str, bytes]:
+    """The files of a journal that is closed, by what follows its name: its log, and what was acknowledged."""
+    return {
+        path.name.removeprefix(journal.stem): path.read_bytes()
+        for path in journal.parent.glob(f"{journal.stem}.*")
+        if path.is_file()
+    }
+
+
+def put(files: dict[str, bytes], journal: Path) -> None:
+    """Let a journal have these files and no others."""
+    for path in journal.parent.glob(f"{journal.stem}.*"):
+        path.unlink()
+    for suffix, content in files.items():
+        (journal.parent / f"{journal.stem}{suffix}").write_bytes(content)
 
 
 def with_output(entries: list[Entry], old: str, new: str) -> list[Entry]:
