@@ -83,8 +83,8 @@ def _part(output: dict[str, Any], where: str) -> Part:
         message = f"{joined(output.get('ename'))}: {joined(output.get('evalue'))}"
         return Part(label="error", body=bounded(told or message))
     data = output.get("data")
-    if kind in _KINDS and isinstance(data, dict):
-        return _display(_KINDS[str(kind)], {str(mime): value for mime, value in data.items()}, where)
+    if isinstance(kind, str) and kind in _KINDS and isinstance(data, dict):
+        return _display(_KINDS[kind], {str(mime): value for mime, value in data.items()}, where)
     return Part(label="output", body=bounded(json(output)))
 
 

@@ -47,7 +47,7 @@ _LOADS = re.compile(r"@import|expression\s*\(|url\(\s*(?!['\"]?#)|image-set\(|sr
 _TEXT_TAGS = "abbr b br cite code del dfn em i ins kbd mark q s samp small span strong sub sup u var"
 _BLOCK_TAGS = "blockquote dd details div dl dt figcaption figure hr img li ol p pre summary ul"
 _TABLE_TAGS = "caption col colgroup table tbody td tfoot th thead tr"
-_TAGS = frozenset(f"{_TEXT_TAGS} {_BLOCK_TAGS} {_TABLE_TAGS}".split())
+TAGS = frozenset(f"{_TEXT_TAGS} {_BLOCK_TAGS} {_TABLE_TAGS}".split())
 _WITH_CONTENT = frozenset("script style template noscript noembed noframes iframe title".split())  # noqa: SIM905
 _NUMBERED = {
     "col": {"span"},
@@ -111,7 +111,7 @@ def html(text: str) -> Markup:
         raise Unsafe(f"it has {len(text):,} characters of HTML, and {MOST_HTML:,} are the most that is shown")
     cleaned = nh3.clean(
         text.encode("utf-8", "backslashreplace").decode(),
-        tags=set(_TAGS),
+        tags=set(TAGS),
         clean_content_tags=set(_WITH_CONTENT),
         attributes={**_NUMBERED, "th": _NUMBERED["th"] | {"scope"}, "img": {"src"}},
         attribute_filter=_attribute,
@@ -131,6 +131,8 @@ def _attribute(_tag: str, name: str, value: str) -> str | None:
             return image(match[1].lower(), match[2])[0] if match else None
         except Unsafe:
             return None
+    if name == "alt":  # ours: an output's own is not among those that are kept
+        return value
     if name == "scope":
         return value if value in {"row", "col", "rowgroup", "colgroup"} else None
     return value if _SMALL.fullmatch(value) else None

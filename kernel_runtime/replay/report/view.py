@@ -16,12 +16,14 @@ from kernel_runtime.replay.report.outputs import bounded, json, parts
 from kernel_runtime.replay.report.words import first_line
 from kernel_runtime.replay.result import DIFFERENT, NONDETERMINISTIC, NORMALIZED, SAME, SKIPPED, Result
 
-MOST_ROWS = 5_000
+MOST_ROWS = 2_000
 """of the timeline, and of the names"""
-MOST_LINES = 200
-"""of a list of small things: effects, environment, problems"""
-MOST_WORDS = 500
+MOST_LINES = 100
+"""of a list of small things: notes, environment, problems"""
+MOST_WORDS = 300
 """characters of one of them"""
+_MOST_NAME = 80
+"""characters in a column of a table"""
 CAME_OUT = {
     SAME: "the same",
     NORMALIZED: "the same but for what the rules let pass",
@@ -78,10 +80,15 @@ def seconds(value: float | None) -> str:
     return f"{value:.3f} s" if value < 10 else f"{value:,.1f} s"
 
 
+def short(text: str, most: int = MOST_WORDS) -> str:
+    """The text, or its beginning."""
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
 def some(lines: Iterable[str], most: int = MOST_LINES) -> list[str]:
     """The lines, each bounded, at most so many, and a last one about the rest."""
     found = list(lines)
-    shown = [line if len(line) <= MOST_WORDS else f"{line[:MOST_WORDS]}…" for line in found[:most]]
+    shown = [short(line) for line in found[:most]]
     return shown if len(found) <= most else [*shown, f"and {len(found) - most:,} more (--json has them)"]
 
 
@@ -117,7 +124,7 @@ def about(result: Result, plan: Plan, steps: list[Step], by: str) -> list[tuple[
             ", ".join(some(f"{one.get('name')} = {one.get('value')!r}" for one in result.settings)),
         ),
     ]
-    return [(label, text) for label, text in rows if text]
+    return [(label, short(text)) for label, text in rows if text]
 
 
 def integrity(result: Result, plan: Plan, history: History) -> list[str]:
@@ -175,25 +182,48 @@ def sandbox(found: Mapping[str, Any]) -> list[str]:
     return [f"The replay ran behind {kind}, which is {boundary}.", *told]
 
 
-def flat(value: Any, path: str = "") -> list[tuple[str, str]]:
-    """A document as rows of path and text, whatever its shape."""
-    if isinstance(value, Mapping) and value:
-        return [
-            row for key, one in value.items() for row in flat(one, f"{path}, {key}" if path else str(key))
-        ]
-    if isinstance(value, list) and value and all(isinstance(one, Mapping | list) for one in value):
-        return [row for at, one in enumerate(value, 1) for row in flat(one, f"{path} {at}")]
-    if isinstance(value, list):
-        return [(path, ", ".join(some(map(str, value), 20)))]
-    return [(path, value if isinstance(value, str) else json(value))]
+def environment(found: Mapping[str, Any]) -> tuple[list[str], list[tuple[str, str, str, str]]]:
+    """How the environments differ: sentences, and rows of what, recorded, replayed, why.
+
+    Takes `environment.difference` and whatever has more fields or others than that.
+    """
+    told: list[str] = []
+    if found.get("known") is False:
+        told.append(
+            f"Whether the environments differ is not known: {found.get('why') or 'one is not recorded'}."
+        )
+    elif found.get("same"):
+        told.append("Python, platform and packages are the same as recorded.")
+    elif found.get("known"):
+        told.append("The environment is not the recorded one.")
+    rows: list[tuple[str, str, str, str]] = []
+    for part, value in found.items():
+        differences = (
+            value if isinstance(value, list) and all(isinstance(one, Mapping) for one in value) else []
+        )
+        for one in differences:
+            which = str(one.get("what") or one.get("name") or "")
+            sides = word(one.get("recorded")), word(one.get("replayed"))
+            rows.append((short(f"{part}: {which}"), *sides, word(one.get("why"), "")))
+        if value and not differences and part not in _SAID:
+            told.append(f"{part}: {word(value)}")
+    left = len(rows) - MOST_LINES
+    if left > 0:
+        rows = [*rows[:MOST_LINES], ("and more", f"{left:,} rows", "", "--json has them")]
+    return some(told, 50), rows
 
 
-def environment(result: Result) -> list[tuple[str, str]]:
-    """How the environments differ, as rows of path and text."""
-    rows = flat(result.environment) if result.environment else []
-    shown = [(path[:MOST_WORDS], text[:MOST_WORDS]) for path, text in rows[:MOST_LINES]]
-    more = len(rows) - len(shown)
-    return [*shown, ("and more", f"{more:,} rows (--json has them)")] if more else shown
+_SAID = ("known", "same", "why", "recorded", "replayed")
+
+
+def word(value: Any, nothing: str = "none") -> str:
+    """Any value in a few words."""
+    if value is None:
+        return nothing
+    if isinstance(value, list | tuple):
+        value = ", ".join(word(one) for one in value[:20])
+    text = value if isinstance(value, str) else json(value)
+    return short(text)
 
 
 def timeline(result: Result, plan: Plan, history: History) -> tuple[list[dict[str, Any]], int]:
@@ -206,7 +236,14 @@ def timeline(result: Result, plan: Plan, history: History) -> tuple[list[dict[st
         keyed.append(((last, step.number), _of_step(step, verdicts.get(step.number))))
     if plan.order == "executed":  # in another order, entries and steps have no common one
         keyed += [
-            ((event.seq, 0), {"event": event.text, "at": moment(event.at), "who": event.principal})
+            (
+                (event.seq, 0),
+                {
+                    "event": short(event.text),
+                    "at": moment(event.at),
+                    "who": short(event.principal, _MOST_NAME),
+                },
+            )
             for event in history.events
         ]
         keyed.sort(key=lambda row: row[0])
@@ -227,25 +264,20 @@ def _of_step(step: Step, verdict: str | None) -> dict[str, Any]:
         "number": step.number,
         "at": moment(step.started_at),
         "seconds": seconds(step.seconds),
-        "who": step.principal,
+        "who": short(step.principal, _MOST_NAME),
         "kernel": step.incarnation,
-        "outcome": step.outcome or "not recorded",
+        "outcome": short(step.outcome or "not recorded", _MOST_NAME),
         "verdict": verdict or ("set by this replay" if step.injected else ""),
         "code": first_line(step.source),
     }
 
 
-def cell(row: Mapping[str, Any], step: Step, replays: list[Step | None]) -> dict[str, Any]:
-    """One execution: what ran, what came out on each side, and what is said of it."""
+def cell(
+    row: Mapping[str, Any], step: Step, replays: list[Step | None], *, brief: bool = False
+) -> dict[str, Any]:
+    """One execution: what ran, what is said of it, and, if not `brief`, what came out on each side."""
     first = replays[0] if replays else None
-    sides = [_side("Recorded", step)]
-    if first is not None and _equal(step, first):
-        sides[0]["title"] = "Recorded, and replayed without any difference"
-    else:
-        sides.append(_side("Replayed", first))
-    if len(replays) > 1 and replays[1] is not None and (first is None or not _equal(replays[1], first)):
-        sides.append(_side("Replayed a second time", replays[1]))
-    return {
+    whole = {
         "number": step.number,
         "name": first_line(step.source),
         "source": bounded(step.source),
@@ -258,10 +290,20 @@ def cell(row: Mapping[str, Any], step: Step, replays: list[Step | None]) -> dict
         "rules": row.get("rules") or [],
         "diff": bounded(row["diff"]) if row.get("diff") else None,
         "questions": some((_question(one) for one in row.get("asked") or [] if isinstance(one, Mapping)), 50),
-        "sides": sides,
-        "effects": _effects(step, first),
-        "left_out": False,
+        "brief": brief,
+        "sides": [],
+        "effects": [],
     }
+    if brief:
+        return whole
+    sides = [_side("Recorded", step)]
+    if first is not None and _equal(step, first):
+        sides[0]["title"] = "Recorded, and replayed without any difference"
+    else:
+        sides.append(_side("Replayed", first))
+    if len(replays) > 1 and replays[1] is not None and (first is None or not _equal(replays[1], first)):
+        sides.append(_side("Replayed a second time", replays[1]))
+    return {**whole, "sides": sides, "effects": _effects(step, first)}
 
 
 def _facts(row: Mapping[str, Any], step: Step, replayed: Step | None) -> list[tuple[str, str]]:
@@ -276,7 +318,7 @@ def _facts(row: Mapping[str, Any], step: Step, replayed: Step | None) -> list[tu
         ("Outcome", _outcome(row, step)),
         ("Tags", ", ".join(some(step.tags, 20))),
     ]
-    return [(label, text) for label, text in facts if text]
+    return [(label, short(text)) for label, text in facts if text]
 
 
 def _outcome(row: Mapping[str, Any], step: Step) -> str:
@@ -367,13 +409,15 @@ def names(result: Result, plan: Plan, ends: list[Any] | None) -> tuple[list[dict
     rows = sorted(result.names, key=lambda row: (row["verdict"] == SAME, row["name"]))
     shown = [
         {
-            "name": row["name"][:MOST_WORDS],
+            "name": short(row["name"], _MOST_NAME),
             "verdict": row["verdict"],
             "came_out": CAME_OUT.get(row["verdict"], row["verdict"]),
             "type": _type(was.get(row["name"]), now.get(row["name"])),
             "recorded": _digest(was.get(row["name"])),
             "replayed": _digest(now.get(row["name"])),
-            "why": ", ".join([str(row.get("reason") or ""), *row.get("rules", [])]).strip(", ")[:MOST_WORDS],
+            "why": short(
+                ", ".join([str(row.get("reason") or ""), *row.get("rules", [])]).strip(", "), _MOST_NAME
+            ),
         }
         for row in rows[:MOST_ROWS]
     ]
@@ -382,10 +426,10 @@ def names(result: Result, plan: Plan, ends: list[Any] | None) -> tuple[list[dict
 
 def _type(was: Any, now: Any) -> str:
     found = [one.type for one in (was, now) if one is not None and one.type]
-    return " → ".join(dict.fromkeys(found))[:MOST_WORDS]
+    return short(" → ".join(dict.fromkeys(found)), _MOST_NAME)
 
 
 def _digest(name: Any) -> str:
     if name is None:
         return "not there"
-    return name.digest or f"none: {name.why or 'its content cannot be compared'}"
+    return short(name.digest or f"none: {name.why or 'its content cannot be compared'}", _MOST_NAME)
