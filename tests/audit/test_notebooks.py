@@ -10,7 +10,7 @@ from kernel_runtime.replay import replay
 from tests.audit.agent import expected, found, names_found, record, told
 from tests.audit.described import all_names, described
 
-UNMARKED = ("delays_by_carrier", "random_numbers")
+UNMARKED = ("changed_file", "random_numbers")
 """of `make test`"""
 CASES = [
     pytest.param(name, marks=[] if name in UNMARKED else [pytest.mark.slow, pytest.mark.timeout(240)])
