@@ -20,6 +20,7 @@ from kernel_runtime.replay.downstream import downstream
 from kernel_runtime.replay.driver import Ask, How, Progress, run, with_skips
 from kernel_runtime.replay.environment import difference, rebuilt
 from kernel_runtime.replay.gaps import with_gaps
+from kernel_runtime.replay.leftovers import note_of
 from kernel_runtime.replay.plan import Plan, Run, Step
 from kernel_runtime.replay.result import Result
 from kernel_runtime.replay.sandbox import allowed
@@ -162,7 +163,7 @@ def replayed(
         settings=put,
         kept=keep,
         environment=difference(plan.environment, runs[0].environment) | {"of": env},
-        notes=[*result.notes, *missing],
+        notes=[*result.notes, *note_of(plan), *missing],
     )
     return Replayed(result=result, plan=plan, runs=runs)
 

@@ -23,7 +23,7 @@ _MOST = 1 << 22
 
 
 def own_places(directory: Path) -> dict[str, str]:
-    """Environment variables that name places under `directory`, which is made anew with what belongs there."""
+    """Environment variables that name places under `directory`, which is made anew and filled."""
     if directory.exists():
         shutil.rmtree(directory)
     home = Path.home()
