@@ -165,6 +165,9 @@ def command(
         report.emit(result)
     else:
         _show(result)
+        for path in (html, junit):
+            if path is not None:
+                print(f"written: {path}")
     return 0 if result.ok else 1
 
 

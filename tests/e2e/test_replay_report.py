@@ -96,6 +96,16 @@ def test_nothing_is_run_for_a_report_that_cannot_be_written(tmp_path: Path) -> N
     assert "no/r.html would stand in a directory that is not there" in done.stderr
 
 
+def test_a_missing_package_is_said_before_anything_is_run(tmp_path: Path) -> None:
+    (tmp_path / "sitecustomize.py").write_text("import sys\nsys.modules['nh3'] = None\n")
+    done = krt("replay", "no-such-session", "--html", str(tmp_path / "r.html"), PYTHONPATH=str(tmp_path))
+    assert done.returncode == 4
+    assert "the HTML report needs nh3, which is not installed" in done.stderr
+    assert "pip install 'kernel-runtime[replay]'" in done.stderr
+    done = krt("replay", "no-such-session", "--junit", str(tmp_path / "r.xml"), PYTHONPATH=str(tmp_path))
+    assert done.returncode == 3
+
+
 # -- pytest
 
 

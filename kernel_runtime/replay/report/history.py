@@ -67,7 +67,7 @@ class History(Struct, kw_only=True):
 def history_of(plan: Plan) -> History:
     """The events of a plan's record; of a notebook there are none."""
     if plan.kind == "notebook":
-        return History(why_none="a notebook holds no history")
+        return History()
     try:
         with _reader(plan) as reader:
             return _read(reader, plan)

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any
 
 from kernel_runtime.replay.plan import Plan, Step
@@ -49,7 +50,8 @@ def sentence(result: Result) -> str:
         return f"{head} Names at the end were not compared."
     names = Counter(row["verdict"] for row in result.names)
     told = [f"{names[verdict]:,} {CAME_OUT[verdict]}" for verdict in _ORDER if names[verdict]]
-    return f"{head} Of {len(result.names):,} names at the end: {', '.join(told)}."
+    what = f"{len(result.names):,} name{'' if len(result.names) == 1 else 's'}"
+    return f"{head} Of {what} at the end: {', '.join(told)}."
 
 
 def headline(result: Result) -> str:
@@ -162,7 +164,7 @@ def integrity(result: Result, plan: Plan, history: History) -> list[str]:
     vouched = history.of("HeadSigned", "HeadAnchored", "HeadWitnessed", "SegmentSealed")
     told += some(f"{event.principal} at {moment(event.at)}: {event.text}." for event in vouched)
     if vouched:
-        return [*told, "Whether these hold, `krt verify` with --allowed-signers and --anchor says."]
+        return [*told, "Whether these hold is said by: krt verify, with --allowed-signers and --anchor."]
     return [
         *told,
         "It was neither signed nor anchored: who holds the file could have written all of it anew.",
@@ -251,12 +253,11 @@ def timeline(result: Result, plan: Plan, history: History) -> tuple[list[dict[st
     left = len(rows) - MOST_ROWS
     if left <= 0:
         return rows, history.left_out
-    ill = [index for index, row in enumerate(rows) if row.get("verdict") in (DIFFERENT, NONDETERMINISTIC)]
-    rest = (index for index in range(len(rows)) if index not in set(ill[:MOST_ROWS]))
-    kept = sorted(
-        [*ill[:MOST_ROWS], *(index for index, _ in zip(rest, range(MOST_ROWS - len(ill)), strict=False))]
-    )
-    return [rows[index] for index in kept], left + history.left_out
+    ill = [at for at, row in enumerate(rows) if row.get("verdict") in (DIFFERENT, NONDETERMINISTIC)]
+    first = set(ill[:MOST_ROWS])
+    rest = (at for at in range(len(rows)) if at not in first)
+    kept = sorted([*first, *islice(rest, MOST_ROWS - len(first))])
+    return [rows[at] for at in kept], left + history.left_out
 
 
 def _of_step(step: Step, verdict: str | None) -> dict[str, Any]:

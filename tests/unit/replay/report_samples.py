@@ -73,6 +73,8 @@ ACTIVE_SVGS = [
     SVG.format(f"<style>rect{{fill:url({ELSEWHERE})}}</style>"),
     SVG.format("<style>@im\\70ort 'x'</style>"),
     SVG.format(f"<style>rect{{fill:url('{ELSEWHERE}#a')}}</style>"),
+    SVG.format(f"<rect fill='u\\72l({ELSEWHERE})'/>"),
+    SVG.format(f"<rect style='fill:u\\72l({ELSEWHERE})'/>"),
     SVG.format("<foreignObject><p>x</p></foreignObject>"),
     SVG.format("<a href='#x'><text>x</text></a>"),
     SVG.format("<set attributeName='href' to='javascript:alert(1)'/>"),

@@ -13,8 +13,11 @@ import pytest
 
 from kernel_runtime.errors import MissingPackage, UsageError
 from kernel_runtime.replay import report
+from kernel_runtime.replay.audit import Replayed
+from kernel_runtime.replay.plan import Ran, Run, Step
 from kernel_runtime.replay.report import html, junit, view
 from kernel_runtime.replay.report.history import Event, History
+from kernel_runtime.replay.verdict import judged
 from tests.unit.replay.report_samples import display, history, hostile, ordinary, printed, replayed, step
 
 
@@ -33,7 +36,7 @@ def test_the_verdict_is_on_top_in_one_sentence() -> None:
     top = page[: page.index("</header>")]
     assert "It does not come out the same" in top
     told = "Of 8 executions: 3 the same, 1 the same but for what the rules let pass, 3 different, "
-    assert told + "1 not run or not compared. Of 1 names at the end: 1 different." in top
+    assert told + "1 not run or not compared. Of 1 name at the end: 1 different." in top
 
 
 def test_what_was_replayed_and_what_is_known_of_it() -> None:
@@ -74,6 +77,40 @@ def test_equal_outputs_are_shown_once() -> None:
     assert "Recorded, and replayed without any difference" in page
 
 
+def test_two_replays_stand_beside_the_record() -> None:
+    record, first, second = (step(1, printed(f"{word}\n")) for word in ("was", "one", "two"))
+    found = replayed([(record, first)])
+    found.runs.append(Run(ran=[Ran(number=1, step=second)]))
+    page = shown(Replayed(result=judged(found.plan, found.runs, {}), plan=found.plan, runs=found.runs))
+    assert "It does not come out the same twice" in page
+    body = section(page, "executions")
+    assert "Recorded stdout was Replayed stdout one Replayed a second time stdout two" in body
+
+
+def test_what_was_set_is_in_the_timeline_and_is_no_execution() -> None:
+    pairs: list[tuple[Step, Step | None]] = [
+        (step(1), step(1)),
+        (step(2, injected=True), step(2)),
+        (step(3), step(3)),
+    ]
+    found = replayed(pairs)
+    found.result.settings = [{"name": "rate", "value": 0.2, "number": 2, "after": 1, "why": "a tag"}]
+    page = shown(found)
+    assert "rate = 0.2" in section(page, "about")
+    assert "set by this replay cell(2)" in section(page, "timeline")
+    assert re.findall(r'<article id="step-(\d+)"', page) == ["1", "3"]
+
+
+def test_a_long_timeline_keeps_what_differs() -> None:
+    pairs: list[tuple[Step, Step | None]] = [(step(n), step(n)) for n in range(1, view.MOST_ROWS + 100)]
+    pairs.append((step(9999, printed("a\n")), step(9999, printed("b\n"))))
+    found = replayed(pairs)
+    rows, left = view.timeline(found.result, found.plan, History())
+    assert (len(rows), left) == (view.MOST_ROWS, 100)
+    assert rows[-1]["number"] == 9999
+    assert [row["number"] for row in rows[:3]] == [1, 2, 3]
+
+
 def test_a_notebook_proves_nothing_and_a_damaged_record_is_called_so() -> None:
     found = ordinary()
     found.result.integrity = {"ok": False, "problems": ["entry 3: its hash is another one"]}
@@ -111,9 +148,11 @@ def test_a_thousand_cells_of_ten_megabytes_fit(most: int, monkeypatch: pytest.Mo
     monkeypatch.setattr(html, "MOST_BYTES", most)
     cells = 1000
     large = "<x>\n" * 2_500_000
-    pairs = [(step(n, printed(large)), step(n, printed(large))) for n in range(1, cells)]
+    pairs: list[tuple[Step, Step | None]] = [
+        (step(n, printed(large)), step(n, printed(large))) for n in range(1, cells)
+    ]
     pairs.append((step(cells, printed("this\n")), step(cells, printed("other\n"))))
-    found = replayed(pairs)  # type: ignore[arg-type]
+    found = replayed(pairs)
     page = html.page(found, history=History())
     assert len(page) < most
     text = page.decode()
@@ -126,9 +165,9 @@ def test_a_thousand_cells_of_ten_megabytes_fit(most: int, monkeypatch: pytest.Mo
 def test_executions_that_do_not_fit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """What differs is there, though it ran last."""
     monkeypatch.setattr(html, "MOST_BYTES", html._SLACK + 150_000)
-    pairs = [(step(n, source="y" * 9_000), step(n)) for n in range(1, 51)]
+    pairs: list[tuple[Step, Step | None]] = [(step(n, source="y" * 9_000), step(n)) for n in range(1, 51)]
     pairs.append((step(51, printed("this\n")), step(51, printed("other\n"))))
-    page = html.page(replayed(pairs), history=History())  # type: ignore[arg-type]
+    page = html.page(replayed(pairs), history=History())
     assert len(page) < html.MOST_BYTES
     text = page.decode()
     assert 'id="step-51"' in text
@@ -143,8 +182,10 @@ def test_executions_that_do_not_fit_are_counted(monkeypatch: pytest.MonkeyPatch)
 def test_the_frame_stays_within_its_part() -> None:
     """Names and rows as many and as long as they may get."""
     wide = "\u202e" * 5000
-    pairs = [(step(n, execution_id=wide, source=wide, principal=wide), None) for n in range(1, 6001)]
-    found = replayed(pairs)  # type: ignore[arg-type]
+    pairs: list[tuple[Step, Step | None]] = [
+        (step(n, execution_id=wide, source=wide, principal=wide), None) for n in range(1, 6001)
+    ]
+    found = replayed(pairs)
     found.result.names = [{"name": wide, "verdict": "different", "reason": wide}] * 6000
     found.result.notes = found.result.sandbox["notes"] = [wide] * 6000
     found.result.environment = {"packages": [{"name": wide, "recorded": wide, "replayed": wide}] * 6000}
