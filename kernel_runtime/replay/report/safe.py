@@ -69,16 +69,20 @@ class Unsafe(Exception):
 
 def visible(value: Any) -> Any:
     """Text in which every character shows; what is text already safe, and no text, is itself."""
-    if isinstance(value, str) and not isinstance(value, Markup):
-        return _HIDDEN.sub(_mark, value)
+    if isinstance(value, str) and not isinstance(value, Markup) and _HIDDEN.search(value):
+        return value.translate(_MARKS)
     return value
 
 
-def _mark(match: re.Match[str]) -> str:
-    code = ord(match[0])
+def _mark(code: int) -> str:
     if code < 0x20:
         return chr(0x2400 + code)
     return "\N{SYMBOL FOR DELETE}" if code == 0x7F else f"⟨U+{code:04X}⟩"
+
+
+_MARKS = {
+    code: _mark(code) for code in (*range(0x10000), *range(0xE0000, 0xE1000)) if _HIDDEN.match(chr(code))
+}
 
 
 def terminal(text: str) -> Markup:
