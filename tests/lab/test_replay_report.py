@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Dialog, Page, Request
 
+from kernel_runtime.replay.plan import Step
 from kernel_runtime.replay.report.history import History
+from kernel_runtime.replay.report.html import MOST_BYTES
 from kernel_runtime.replay.report.html import page as page_of
 from tests.lab.conftest import SCREENSHOTS
 from tests.lab.test_accessibility import AXE
-from tests.unit.replay.report_samples import MARKER, history, hostile, ordinary
+from tests.unit.replay.report_samples import MARKER, history, hostile, ordinary, printed, replayed, step
 
 POLICY = b'http-equiv="Content-Security-Policy"'
 TOLD = """async () => {
@@ -105,6 +107,8 @@ def test_hostile_outputs_do_nothing(browser: Browser, tmp_path: Path, with_polic
 def test_everybody_can_read_it(browser: Browser, report: Path, scheme: str) -> None:
     with opened(browser, report, color_scheme=scheme) as watched:
         page = watched.page
+        # executions out of sight are not laid out, and axe cannot tell the contrast of these
+        page.set_viewport_size({"width": 1280, "height": 9000})
         page.evaluate(AXE.read_text())
         told = page.evaluate(TOLD)
         assert not told["wrong"], json.dumps(told["wrong"], indent=1)
@@ -134,6 +138,22 @@ def test_pictures_are_shown(browser: Browser, report: Path) -> None:
         for at in range(2):
             assert pictures.nth(at).evaluate("one => one.complete && one.naturalWidth > 0")
             assert "step 4" in (pictures.nth(at).get_attribute("alt") or "")
+
+
+def test_a_page_at_its_bound_opens(browser: Browser, tmp_path: Path) -> None:
+    """1,000 cells of 10 MB each. Laid out at once, they took a browser over 30 seconds."""
+    large = "<x>\n" * 2_500_000
+    pairs: list[tuple[Step, Step | None]] = [
+        (step(n, printed(large)), step(n, printed(large))) for n in range(1000)
+    ]
+    path = tmp_path / "large.html"
+    path.write_bytes(page_of(replayed(pairs), history=History()))
+    assert 30 << 20 < path.stat().st_size < MOST_BYTES
+    with opened(browser, path) as watched:
+        assert watched.page.locator("article").count() == 1000
+        watched.page.goto(f"{path.as_uri()}#step-999")
+        title = watched.page.locator("#title-999")
+        assert title.evaluate("one => one.getBoundingClientRect().top < innerHeight")
 
 
 def test_it_prints(browser: Browser, report: Path) -> None:
