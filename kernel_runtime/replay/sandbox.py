@@ -124,6 +124,7 @@ def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.execut
         "network": may.network,
         "processes": may.processes,
     }
+    own["TMPDIR"] = str(_made(workspace / "tmp"))
     own["KRT_GUARD"] = msgspec.json.encode(rules).decode()
     return Sandbox(kind="guard", environment=own, cwd=inside, notes=notes)
 

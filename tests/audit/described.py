@@ -12,6 +12,7 @@ execution how it ends, which verdict its replay has, and which rules that verdic
     names           a table: the names that are not `same` at the end, with their verdicts
     answers         of a cell: for each of its executions, the answers to its questions
     afterwards      files that change between the recording and the replay
+    notes           words of the notes that the result has
 """
 
 from __future__ import annotations
@@ -55,6 +56,7 @@ class Described(Struct, frozen=True, kw_only=True):
     answers: dict[str, list[list[str]]]
     files: dict[str, str]
     afterwards: dict[str, str]
+    notes: tuple[str, ...]
     two_times: bool
     allow: tuple[str, ...]
 
@@ -83,6 +85,7 @@ def described(name: str) -> Described:
         answers=document.pop("answers", {}),
         files=document.pop("files", {}),
         afterwards=document.pop("afterwards", {}),
+        notes=tuple(document.pop("notes", ())),
         two_times=document.pop("two_times", False),
         allow=tuple(document.pop("allow", ())),
     )

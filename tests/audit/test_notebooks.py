@@ -26,6 +26,8 @@ def test_verdicts_are_as_written_down(name: str, tmp_path: Path) -> None:
     assert found(result) == expected(notebook), told(result)
     assert names_found(result) == notebook.names, told(result)
     assert result.verdict == notebook.verdict
+    assert len(result.notes) == len(notebook.notes), result.notes
+    assert all(words in note for words, note in zip(notebook.notes, result.notes, strict=True)), result.notes
     assert result.integrity == {"ok": True, "problems": []}
 
 

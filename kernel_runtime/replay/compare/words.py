@@ -42,7 +42,8 @@ _DECIMAL = re.compile(r"[.e]")
 _LOOPS = re.compile(r"(?P<runs>\d{1,9}) runs?, [\d,]{1,20} loops? each")
 _PER_LOOP = re.compile(r" per loop \(mean (?:±|\+-) std\. dev\. of ")
 _TEMP_ROOT = re.compile(
-    r"(?P<root>/tmp|/var/tmp|/private/tmp|/(?:private/)?var/folders/\w{2}/\w{1,64}/T)"
+    r"(?P<root>(?:/[^/\s]{1,64}){1,9}/krt-replay-\d{1,10}/\w{1,16}/tmp"  # of a replay under the guard
+    r"|/tmp|/var/tmp|/private/tmp|/(?:private/)?var/folders/\w{2}/\w{1,64}/T)"
     r"/(?P<name>[\w.+@%=~-]++)(?P<rest>.*)",
     re.DOTALL,
 )

@@ -33,6 +33,7 @@ PASSES = [
     ("ports", "('127.0.0.1', 40001)", "('127.0.0.1', 51234)"),
     ("temp-paths", "wrote /tmp/tmpab12cd3_/part-1.csv", "wrote /tmp/tmpzz99yy88/part-1.csv"),
     ("temp-paths", "/tmp/run_a1b2c3d4.json", "/tmp/run_z9y8x7w6.json"),
+    ("temp-paths", "in /tmp/tmpab12cd3_/a", "in /tmp/krt-replay-0/tmp0xlj2khe/tmp/tmpzz99yy88/a"),
     (
         "temp-paths",
         "/tmp/ipykernel_77/123456.py:3: UserWarning: x",

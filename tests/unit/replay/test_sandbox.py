@@ -121,6 +121,7 @@ def test_without_bubblewrap_the_guard_says_that_it_is_no_boundary(
     monkeypatch.setattr(sandbox, "why_no_bubblewrap", lambda: "bubblewrap is not installed")
     box = confine(str(cwd), workspace, Allowed())
     assert (box.kind, box.document()["boundary"]) == ("guard", False)
+    assert Path(box.environment["TMPDIR"]).is_dir()  # it can be written to, as /tmp cannot
     assert any("no security boundary" in note for note in box.notes)
     assert (Path(box.cwd) / "data.txt").read_text() == "as it was"
     assert box.cwd != str(cwd)
