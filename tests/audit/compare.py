@@ -1,4 +1,4 @@
-"""`python -m tests.audit.compare PYTHON`: the notebooks, replayed, under nbval and under papermill; a table.
+"""`python -m tests.audit.compare PYTHON [NAME…]`: the notebooks, replayed, under nbval and under papermill; a table.
 
 PYTHON is the interpreter of an environment with nbval, papermill and the packages that the notebooks use.
 Each notebook is recorded as in the tests and exported; the others see what they can see, the file. What a
@@ -29,6 +29,7 @@ import nbformat
 from msgspec import Struct
 
 import kernel_runtime as kr
+from kernel_runtime.client import session_files
 from kernel_runtime.replay import replay
 from tests.audit import forger
 from tests.audit.agent import expected, found, record
@@ -237,6 +238,8 @@ def doctored(what: str, directory: Path, python: str) -> list[str]:
     """What each program newly says of a doctored file."""
     name, change = DOCTORED[what]
     notebook = described(name)
+    if not session_files.exists(name):
+        record(notebook, directory / name)
     path = export(notebook, directory / name)
     before = nbval(python, path), _ill(path), papermill(python, path)
     change(path)
@@ -273,9 +276,11 @@ def main(python: str, names: list[str]) -> int:
     with tempfile.TemporaryDirectory(prefix="kc-") as scratch:
         os.environ |= {"KRT_HOME": f"{scratch}/home", "KRT_RUNTIME_DIR": f"{scratch}/run"}
         sys.stdout.write(f"{versions} kernel-runtime {kr.__version__}\n\n")
+        chosen = names or [*all_names(), *DOCTORED]
+        work = Path(scratch) / "work"
         rows = []
-        for name in names or all_names():
-            rows.append(one(described(name), Path(scratch) / "work", python))
+        for name in (name for name in chosen if name not in DOCTORED):
+            rows.append(one(described(name), work, python))
             sys.stderr.write(f"{rows[-1]}\n")
         head = [
             "notebook",
@@ -285,10 +290,9 @@ def main(python: str, names: list[str]) -> int:
             "papermill",
         ]
         sys.stdout.write(table(head, rows) + "\n\n")
-        if not names:
-            head = ["doctored file", "krt replay FILE", "… --order document", "nbval", "papermill"]
-            rows = [doctored(what, Path(scratch) / "work", python) for what in DOCTORED]
-            sys.stdout.write(table(head, rows) + "\n")
+        head = ["doctored file", "krt replay FILE", "… --order document", "nbval", "papermill"]
+        rows = [doctored(what, work, python) for what in DOCTORED if what in chosen]
+        sys.stdout.write(table(head, rows) + "\n")
     return 0
 
 
