@@ -1,4 +1,4 @@
-"""`python -m tests.audit.compare PYTHON [NAME…]`: the notebooks, replayed, under nbval and under papermill; a table.
+"""`python -m tests.audit.compare PYTHON [NAME…]`: the notebooks, replayed, under nbval, under papermill; a table.
 
 PYTHON is the interpreter of an environment with nbval, papermill and the packages that the notebooks use.
 Each notebook is recorded as in the tests and exported; the others see what they can see, the file. What a
