@@ -1,6 +1,7 @@
 """`python -m benchmarks [NAME…]`: run them and write benchmarks/RESULTS.md.
 
-With names only those run, and nothing is written. `--quick` is for seeing that they work.
+With names only those run, and nothing is written but with `--update`: then their rows take the place of
+those that are there. `--quick` is for seeing that they work.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ _PACKAGES = ["ipykernel", "IPython", "jupyter_client", "pyzmq", "apsw", "msgspec
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"any of: {', '.join(NAMES)} (default: all)")
+    parser.add_argument("--update", action="store_true", help="put the rows of NAME… into RESULTS.md")
     parser.add_argument("--quick", action="store_true", help="few rounds, small numbers; writes nothing")
     chosen = parser.parse_args()
     if unknown := set(chosen.names) - set(NAMES):
@@ -37,6 +39,8 @@ def main() -> int:
         results += found
     if not chosen.names and not chosen.quick:
         RESULTS.write_text(document(results))
+    elif chosen.update:
+        RESULTS.write_text(updated(RESULTS.read_text(), results))
     return 1 if any(result.met is False for result in results) else 0
 
 
@@ -53,8 +57,8 @@ def document(results: list[Result]) -> str:
     lines = [
         "# Results",
         "",
-        "Written by `make bench`. Ours and theirs take turns in the same run; a series is shown as",
-        "min / **median** / max, and a ratio is that of the medians, ours to theirs. Theirs is stock",
+        "Written by `make bench`; `python -m benchmarks --update NAME` measures some rows again. In each row",
+        "ours and theirs took turns in one run; a series is shown as min / **median** / max, and a ratio is that of the medians, ours to theirs. Theirs is stock",
         "ipykernel and jupyter_client in the same environment unless the last column says otherwise.",
         "",
         f"Python {platform.python_version()}, Linux {platform.release().partition('-')[0]}, {versions}.",
@@ -64,6 +68,16 @@ def document(results: list[Result]) -> str:
         *map(row, results),
     ]
     return "\n".join(lines) + "\n"
+
+
+def updated(text: str, results: list[Result]) -> str:
+    """RESULTS.md with these rows instead of those of the same name, and new ones at the end."""
+    rows = {result.what: row(result) for result in results}
+    lines = []
+    for line in text.splitlines():
+        what = line.removeprefix("| ").partition(" | ")[0]
+        lines.append(rows.pop(what, line))
+    return "\n".join([*lines, *rows.values()]) + "\n"
 
 
 if __name__ == "__main__":
