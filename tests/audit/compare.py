@@ -1,4 +1,4 @@
-"""`python -m tests.audit.compare PYTHON [NAME…]`: the notebooks, replayed, under nbval, under papermill; a table.
+"""`python -m tests.audit.compare PYTHON [NAME…]`: the notebooks by krt replay, nbval and papermill; a table.
 
 PYTHON is the interpreter of an environment with nbval, papermill and the packages that the notebooks use.
 Each notebook is recorded as in the tests and exported; the others see what they can see, the file. What a
@@ -241,22 +241,22 @@ def doctored(what: str, directory: Path, python: str) -> list[str]:
     if not session_files.exists(name):
         record(notebook, directory / name)
     path = export(notebook, directory / name)
-    before = nbval(python, path), _ill(path), papermill(python, path)
+    before = _all(python, path)
     change(path)
-    theirs, ours, stop = nbval(python, path), _ill(path), papermill(python, path)
-    document = replay(path, order="document")
-    from_top = [row["cell_id"] for row in document.executions if row["verdict"] in ILL]
-    return [
-        f"{what} ({name})",
-        _told(ours - before[1]),
-        _told(set(from_top) - before[1]),
-        _told(theirs - before[0]),
-        "nothing" if stop == before[2] else f"stops at `{stop}`",
-    ]
+    after = _all(python, path)
+    ours, from_top, theirs = (_told(new - old) for old, new in zip(before[:3], after[:3], strict=True))
+    stop = _told(after[3]) if after[3] != before[3] else "nothing"
+    return [f"{what} ({name})", ours, from_top, theirs, stop]
 
 
-def _ill(path: Path) -> set[str]:
-    return {row["cell_id"] for row in replay(path).executions if row["verdict"] in ILL}
+def _all(python: str, path: Path) -> tuple[set[str], set[str], set[str], set[str]]:
+    """Cells that each of the four ways finds something wrong with."""
+    stop = papermill(python, path)
+    return _ill(path), _ill(path, order="document"), nbval(python, path), {stop} if stop else set()
+
+
+def _ill(path: Path, **how: Any) -> set[str]:
+    return {row["cell_id"] for row in replay(path, **how).executions if row["verdict"] in ILL}
 
 
 def _told(cells: set[str]) -> str:
