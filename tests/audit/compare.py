@@ -49,13 +49,12 @@ class Counts(Struct):
     noise: int = 0
     order: int = 0
     seconds: float = 0.0
-    stopped: str = ""
 
     def cell(self) -> str:
         """As the table shows it."""
         parts = [f"{getattr(self, name)} {name}" for name in ("found", "missed", "noise", "order")]
         told = ", ".join(part for part in parts if not part.startswith("0 ")) or "all well"
-        return f"{told}{f'; {self.stopped}' if self.stopped else ''} ({self.seconds:.0f} s)"
+        return f"{told} ({self.seconds:.0f} s)"
 
 
 def should_be(notebook: Described) -> dict[str, str]:
@@ -143,18 +142,26 @@ def one(notebook: Described, directory: Path, python: str) -> list[str]:
     spent = time.monotonic() - began
     path = export(notebook, work)
     cells = {cell["id"] for cell in code_cells(path)}
-    failed, seconds = timed(lambda: nbval(python, path))
-    theirs = counted(notebook, failed, cells)
-    theirs.seconds = seconds
+    of_file, theirs = (
+        _judged(notebook, cells, call) for call in (lambda: _ill(path), lambda: nbval(python, path))
+    )
     stop, seconds = timed(lambda: papermill(python, path))
     end = f"stops at `{stop}`" if stop else "runs through"
     return [
         notebook.name,
         f"{len(notebook.executions)} / {len(cells)}",
         f"{ours} ({spent:.0f} s)",
+        of_file.cell(),
         theirs.cell(),
         f"{end} ({seconds:.0f} s)",
     ]
+
+
+def _judged(notebook: Described, cells: set[str], call: Callable[[], set[str]]) -> Counts:
+    failed, seconds = timed(call)
+    counts = counted(notebook, failed, cells)
+    counts.seconds = seconds
+    return counts
 
 
 def export(notebook: Described, work: Path) -> Path:
