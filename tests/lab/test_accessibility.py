@@ -54,6 +54,7 @@ def nothing_is_wrong(notebook: NotebookPage, *ours: str) -> None:
 
     # while a theme's style sheets come, or something lies above, axe cannot see, and looks at nothing
     told = eventually(looked, 20, f"axe looks at the contrast of {ours}")
+    assert told is not None
     assert not told["wrong"], json.dumps(told["wrong"], indent=1)
 
 
