@@ -46,6 +46,8 @@ class Suite:
     """whose suite it is, where that is not its name"""
     plugin: str = ""
     """what ours is: this pytest plugin beside us, instead of our kernelspec"""
+    passed: int = 0
+    """tests that pass on stock; 0: not counted"""
 
     @property
     def of(self) -> str:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.suites import exemptions, read_report, suites
+from tests.conformance.__main__ import _as_counted
+from tests.conformance.suites import Suite, exemptions, read_report, suites
 from tests.conformance.verdict import FAILED, MISSING, PASSED, SKIPPED, UNSTEADY, Exemption, judge
 
 
@@ -70,3 +71,12 @@ def test_a_report_is_read(tmp_path: Path) -> None:
 
 def test_every_exception_names_a_suite_and_a_reason() -> None:
     assert all(e.suite in suites() and e.test and e.reason for e in exemptions())
+
+
+def test_where_stock_is_not_run_a_test_that_is_not_there_is_missed() -> None:
+    """A suite of which nothing was collected has no failures, and is not well for that."""
+    suite = Suite(name="some", version="1", sha256="", tests=[], passed=3)
+    whole = {"a": "passed", "b": "passed", "c": "passed", "d": "skipped"}
+    assert judge("some", _as_counted(suite, whole), whole, []).ok
+    for ours in ({}, {"a": "passed", "b": "passed"}, {**whole, "c": "failed"}):
+        assert not judge("some", _as_counted(suite, ours), ours, []).ok
