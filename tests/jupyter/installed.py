@@ -7,6 +7,7 @@ enables the server extension, is not there. All other packages are taken from th
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -30,7 +31,7 @@ class Installed:
     def environment(self) -> dict[str, str]:
         """Where Jupyter finds what else is installed; the wheel's own data is found in the prefix."""
         return {
-            "JUPYTER_CONFIG_PATH": str(Path(sys.prefix, "etc", "jupyter")),
+            "JUPYTER_CONFIG_PATH": str(self.prefix.parent / "etc"),
             "JUPYTERLAB_DIR": str(Path(sys.prefix, "share", "jupyter", "lab")),
         }
 
@@ -57,6 +58,10 @@ def installed(place: Path) -> Installed:
         sys.executable, "-m", "build", "--no-isolation", "--wheel", "--outdir", str(place / "dist"), str(ROOT)
     )
     made = Installed(place / "environment")
+    # what enables the others' extensions; an installation of the sources may have put ours beside them
+    shutil.copytree(
+        Path(sys.prefix, "etc", "jupyter"), place / "etc", ignore=shutil.ignore_patterns("kernel_runtime*")
+    )
     venv.create(made.prefix, symlinks=True)
     packages = Path(made.run("-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
     # behind its own packages; the .pth files beside those, an editable install's among them, are not read

@@ -169,6 +169,7 @@ def told(counts: Counter[str]) -> None:
         assert share >= _ENOUGH, counts
 
 
+@pytest.mark.timeout(300)
 def test_no_false_live() -> None:
     """Mechanism: a change that neither the code nor shared objects tell of, and that nobody looked for.
 
