@@ -25,6 +25,9 @@ peak = int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())
 print(json.dumps([found["ok"], found["entries"], peak]))
 """
 
+ROOM = 12 << 10
+"""KiB that buffers may grow by; a hundred bytes kept of each of a million entries are eight times that"""
+
 
 def _lines(chain: standalone.Chain, entries: int) -> Iterator[bytes]:
     created = {"session_id": SESSION, "name": "alice", "kernel": "python3", "cwd": "/"}
@@ -64,7 +67,7 @@ def peak(path: Path, entries: int) -> int:
 
 
 def test_ten_times_the_entries_take_the_same_memory(tmp_path: Path):
-    assert peak(tmp_path / "long.zip", 10_000) < 1.1 * peak(tmp_path / "short.zip", 1_000)
+    assert peak(tmp_path / "long.zip", 10_000) < peak(tmp_path / "short.zip", 1_000) + ROOM
 
 
 @pytest.mark.slow
