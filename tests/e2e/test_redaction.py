@@ -23,6 +23,8 @@ from kernel_runtime.model import facts
 from tests.cases.support import stopped
 from tests.support import eventually, krt, krt_json
 
+pytestmark = pytest.mark.slow
+
 SECRET = 'correct horse "battéry"'
 """with what shell, JSON and Python each write in another way"""
 WRITTEN = repr(SECRET)

@@ -20,6 +20,8 @@ from kernel_runtime.replay.report.history import history_of
 from kernel_runtime.replay.sources import load
 from tests.support import krt, krt_json
 
+pytestmark = pytest.mark.slow
+
 
 def notebook(path: Path, *cells: str, doctored: bool = False) -> Path:
     """A notebook that another program ran; doctored: its last output says something else."""
