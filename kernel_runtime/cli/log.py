@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from kernel_runtime.journal import JournalReader
     from kernel_runtime.model.entry import Entry
 
-_BATCH_BYTES = 1 << 20
 _AGO = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
@@ -121,6 +120,7 @@ def _found(
 ) -> Iterator[Entry]:
     from collections import deque
 
+    from kernel_runtime.core.entries import walk
     from kernel_runtime.core.search import Search
 
     end = journal.head()
@@ -128,24 +128,14 @@ def _found(
         if last is not None:
             yield from journal.entries(after, execution_id=execution, kinds=kinds or None, last=last)
         else:
-            yield from _entries(journal, after, end, kinds, execution)
+            yield from walk(journal, after, upto=end, kinds=kinds or None, execution_id=execution)
         return
     search = Search(query)
-    for entry in _entries(journal, 0, end, (), execution):
+    for entry in walk(journal, upto=end, execution_id=execution):
         search.see(entry)
-    found = (entry for entry in _entries(journal, after, end, kinds, execution) if search.wants(entry))
+    entries = walk(journal, after, upto=end, kinds=kinds or None, execution_id=execution)
+    found = (entry for entry in entries if search.wants(entry))
     yield from found if last is None else deque(found, maxlen=last)
-
-
-def _entries(
-    journal: JournalReader, after: int, end: int, kinds: tuple[str, ...], execution: str | None
-) -> Iterator[Entry]:
-    while after < end:
-        batch = journal.entries(after, execution_id=execution, kinds=kinds or None, max_bytes=_BATCH_BYTES)
-        if not batch:
-            return
-        yield from (entry for entry in batch if entry.seq <= end)
-        after = batch[-1].seq
 
 
 def _moment(session: str, text: str) -> int:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from kernel_runtime.client.brief import LAST, handoff_of, shown
 from kernel_runtime.client.claims import ClaimCalls
 from kernel_runtime.core import handoff as core
+from kernel_runtime.core.entries import walk
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.errors import KernelRuntimeError, NotFound, UsageError
 from kernel_runtime.journal import JournalReader
@@ -293,9 +294,9 @@ async def _observe(session: AsyncSession) -> dict[str, Any]:
 
 def _outcomes(journal: JournalReader, after: int) -> dict[str, int]:
     counts: Counter[str] = Counter()
-    while batch := journal.entries(after, kinds=("ExecutionFinished",)):
-        counts.update(entry.fact.outcome for entry in batch if isinstance(entry.fact, ExecutionFinished))
-        after = batch[-1].seq
+    for entry in walk(journal, after, kinds=("ExecutionFinished",)):
+        if isinstance(entry.fact, ExecutionFinished):
+            counts[entry.fact.outcome] += 1
     return dict(counts)
 
 

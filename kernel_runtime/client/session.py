@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, Unpack
@@ -20,7 +20,7 @@ import msgspec
 from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.brief import Brief, brief_of, gather
 from kernel_runtime.client.connection import ControlLine
-from kernel_runtime.client.follow import BATCH, Follower
+from kernel_runtime.client.follow import Follower
 from kernel_runtime.client.handoff import HandoffCalls
 from kernel_runtime.client.notebook import NotebookCalls
 from kernel_runtime.client.results import Accepted, Interrupted, Record
@@ -29,6 +29,7 @@ from kernel_runtime.client.status import Status
 from kernel_runtime.client.submission import How
 from kernel_runtime.client.terminals import TerminalCalls
 from kernel_runtime.client.world import WorldCalls
+from kernel_runtime.core.entries import walk
 from kernel_runtime.core.source import check_source
 from kernel_runtime.errors import (
     NoSuchExecution,
@@ -476,15 +477,8 @@ class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
     def _document_of(self, row: Row) -> dict[str, Any]:
         from kernel_runtime.core.execution_view import view
 
-        entries = _entries_of(self.journal, row)
+        entries = walk(self.journal, row.queued_seq - 1, execution_id=row.execution_id)
         return view(self.name, row, self.journal.source(row.execution_id), entries)
-
-
-def _entries_of(journal: JournalReader, row: Row) -> Iterator[Entry]:
-    after = row.queued_seq - 1
-    while batch := journal.entries(after, max_bytes=BATCH, execution_id=row.execution_id):
-        yield from batch
-        after = batch[-1].seq
 
 
 def still_running(name: str, row: Row, seconds: float) -> StillRunning:

@@ -22,6 +22,7 @@ import msgspec
 from msgspec import Struct
 
 from kernel_runtime import places, process
+from kernel_runtime.core.listing import some
 from kernel_runtime.errors import (
     DiskFull,
     JournalCorrupt,
@@ -35,6 +36,8 @@ from kernel_runtime.errors import (
 )
 
 DEFAULT_KERNEL = "python3"
+_SHOWN = 8
+"""sessions that an error names"""
 
 
 class SessionFile(Struct, frozen=True, kw_only=True):
@@ -237,7 +240,7 @@ def load(name: str) -> SessionFile:
         known = names()
         raise NoSuchSession(
             f"no session {name} under {places.home()}",
-            hint=(f"there are: {_some(known)}; " if known else "")
+            hint=(f"there are: {some(known, _SHOWN)}; " if known else "")
             + f"`krt new {name}` creates it, `--create` on exec does so too",
             session=name,
         ) from None
@@ -262,11 +265,6 @@ def load(name: str) -> SessionFile:
             session=name,
         )
     return document
-
-
-def _some(known: list[str], limit: int = 8) -> str:
-    shown = ", ".join(known[:limit])
-    return f"{shown} and {len(known) - limit} more" if len(known) > limit else shown
 
 
 def names() -> list[str]:

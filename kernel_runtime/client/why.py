@@ -5,13 +5,14 @@ from __future__ import annotations
 from difflib import get_close_matches
 from typing import Any
 
+import msgspec
+
 from kernel_runtime.client.session_files import SessionFile
+from kernel_runtime.core.entries import walk
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.why import KINDS, History, Why
 from kernel_runtime.errors import NoSuchVariable
 from kernel_runtime.journal import JournalReader
-
-_BATCH = 2000
 
 
 def why(session: SessionFile, name: str) -> dict[str, Any]:
@@ -30,10 +31,7 @@ def why(session: SessionFile, name: str) -> dict[str, Any]:
         raise _unknown(session, name, [])
     with JournalReader.open(session.journal) as journal:
         history = History()
-        after = 0
-        while batch := journal.entries(after, kinds=KINDS, limit=_BATCH):
-            history.take(batch)
-            after = batch[-1].seq
+        history.take(walk(journal, kinds=KINDS))
         found = history.why(name)
         if found is None:
             raise _unknown(session, name, history.names())
@@ -53,7 +51,7 @@ def _document(session: SessionFile, journal: JournalReader, found: Why) -> dict[
                 "principal": row.principal,
                 "started_at": None if row.started_at is None else iso_time(row.started_at),
                 "outcome": row.outcome,
-                "because": [{"name": change.name, "how": change.how} for change in origin.because],
+                "because": msgspec.to_builtins(origin.because),
                 "reads": origin.reads,
                 "dynamic": origin.dynamic,
                 "source": journal.source(origin.execution_id),
@@ -67,10 +65,7 @@ def _document(session: SessionFile, journal: JournalReader, found: Why) -> dict[
         "incarnation": found.incarnation,
         "state": "lost" if lost else "present" if found.present else "deleted",
         "executions": executions,
-        "drifts": [
-            {"seq": drift.seq, "name": drift.name, "how": drift.how, "found": drift.found}
-            for drift in found.drifts
-        ],
+        "drifts": msgspec.to_builtins(found.drifts),
         "unobserved": found.unobserved,
     }
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from kernel_runtime.core.entries import walk
 from kernel_runtime.errors import MissingPackage, UsageError
 from kernel_runtime.evidence import files
 from kernel_runtime.journal import JournalReader
@@ -92,15 +93,12 @@ def read(source: str) -> str:
 def witnessed(journal: Path) -> str:
     """The anchors that another session's journal holds."""
     found: list[bytes] = []
-    after = 0
     with JournalReader.open(journal) as reader:
-        while batch := reader.entries(after, kinds=("HeadWitnessed",)):
-            for entry in batch:
-                fact = entry.fact
-                assert isinstance(fact, HeadWitnessed)
-                head = Head(session_id=fact.session_id, name=fact.name, seq=fact.seq, hash=fact.hash)
-                found.append(msgspec.json.encode(head))
-            after = batch[-1].seq
+        for entry in walk(reader, kinds=("HeadWitnessed",)):
+            fact = entry.fact
+            assert isinstance(fact, HeadWitnessed)
+            head = Head(session_id=fact.session_id, name=fact.name, seq=fact.seq, hash=fact.hash)
+            found.append(msgspec.json.encode(head))
     return b"\n".join(found).decode()
 
 

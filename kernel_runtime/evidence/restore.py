@@ -15,7 +15,8 @@ from kernel_runtime.errors import IntegrityFault, NotFound
 from kernel_runtime.evidence import standalone
 from kernel_runtime.journal import Journal, JournalReader
 from kernel_runtime.journal import connection as opener
-from kernel_runtime.journal.codec import INLINE_MAX, pack
+from kernel_runtime.journal.codec import INLINE_MAX
+from kernel_runtime.journal.writer import keep_payload
 
 _BATCH = 1000
 
@@ -45,7 +46,7 @@ def open_bundle(path: Path) -> Iterator[JournalReader]:
 
 @contextmanager
 def reader_of(path: Path) -> Iterator[JournalReader]:
-    """As `open_bundle`, of a bundle that was verified already."""
+    """As `open_bundle`, without verifying it."""
     with TemporaryDirectory() as directory, JournalReader.open(unchecked(path, Path(directory))) as reader:
         yield reader
 
@@ -79,13 +80,7 @@ def _insert(connection: Any, row: list[Any]) -> None:
     data = payload.encode()
     inline: bytes | None = data
     if len(data) > INLINE_MAX and standalone.sha256(data) == columns[7]:  # not one that was redacted
-        known = connection.execute("SELECT 1 FROM payloads WHERE digest = ?", (columns[7],)).fetchone()
-        if known is None:
-            stored = pack(data)
-            connection.execute(
-                "INSERT INTO payloads (digest, size, codec, checksum, data) VALUES (?, ?, ?, ?, ?)",
-                (columns[7], stored.size, stored.codec, stored.checksum, stored.data),
-            )
+        keep_payload(connection, columns[7], data)
         inline = None
     values = (*columns[:7], inline, *columns[7:])
     connection.execute("INSERT INTO entries VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", values)

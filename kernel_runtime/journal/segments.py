@@ -25,6 +25,7 @@ from kernel_runtime.errors import StorageFault
 from kernel_runtime.journal import connection as opener
 from kernel_runtime.journal import faults, schema
 from kernel_runtime.journal.codec import BadPayload, unpack
+from kernel_runtime.journal.drafts import drafted
 from kernel_runtime.model import facts
 from kernel_runtime.model.facts import SegmentSealed
 
@@ -241,20 +242,13 @@ def write(
     Raises:
         DiskFull, ReadOnlyStorage, StorageFault: nothing is left.
     """
-    draft = target.with_name(target.name + ".new")
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        draft.unlink(missing_ok=True)
-        os.close(os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        head_hash = _fill(source, first, last, draft, replaced or {})
-        sha256, size = _sealed(draft)
-        draft.rename(target)
-        sync_directory(target.parent)
     except OSError as error:
         raise faults.from_os(error, target) from error
-    finally:
-        with contextlib.suppress(OSError):  # it is there only if the above failed, and is told
-            draft.unlink(missing_ok=True)
+    with drafted(target) as draft:
+        head_hash = _fill(source, first, last, draft, replaced or {})
+        sha256, size = _sealed(draft)
     return SegmentSealed(
         first=first, last=last, head_hash=head_hash, file=str(target), sha256=sha256, bytes=size
     )
@@ -319,12 +313,3 @@ def relative(journal: Path, segment: SegmentSealed) -> SegmentSealed:
         below = Path(segment.file).relative_to(journal.parent)
         return structs.replace(segment, file=str(below))
     return segment
-
-
-def sync_directory(directory: Path) -> None:
-    """Make a directory's names durable."""
-    fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)

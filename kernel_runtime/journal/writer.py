@@ -29,10 +29,10 @@ from kernel_runtime.errors import InternalFault, SessionExists, StorageFault
 from kernel_runtime.journal import connection as opener
 from kernel_runtime.journal import faults, schema
 from kernel_runtime.journal.codec import INLINE_MAX, digest_of, entry_hash, pack
+from kernel_runtime.journal.drafts import drafted, sync_directory
 from kernel_runtime.journal.lock import Mark, WriterLock
 from kernel_runtime.journal.reader import JournalReader, check_end
 from kernel_runtime.journal.rows import ProjectionStore, fetch_by_key
-from kernel_runtime.journal.segments import sync_directory
 from kernel_runtime.model import facts
 from kernel_runtime.model.entry import Draft, Entry
 from kernel_runtime.model.facts import ExecutionFinished, ExecutionQueued
@@ -306,7 +306,7 @@ class Journal:
             entries.append(entry)
             inline: bytes | None = payload
             if len(payload) > INLINE_MAX:
-                self._write_payload(digest, payload)
+                keep_payload(self._connection, digest, payload)
                 inline = None
             rows.append(
                 (
@@ -326,15 +326,6 @@ class Journal:
         self._connection.executemany(_ENTRY, rows)
         self._store.write(change, first)
         return entries, change
-
-    def _write_payload(self, digest: str, payload: bytes) -> None:
-        known = self._connection.execute("SELECT 1 FROM payloads WHERE digest = ?", (digest,)).fetchone()
-        if known is None:
-            stored = pack(payload)
-            self._connection.execute(
-                "INSERT INTO payloads (digest, size, codec, checksum, data) VALUES (?, ?, ?, ?, ?)",
-                (digest, stored.size, stored.codec, stored.checksum, stored.data),
-            )
 
     def _guard(self, entry: Entry, change: Projections) -> None:
         """Refuse what would break a law of executions."""
@@ -541,6 +532,17 @@ def _next_entry(draft: Draft, seq: int, at: int, mono: int, prev_hash: str) -> t
     return made, payload, digest
 
 
+def keep_payload(connection: apsw.Connection, digest: str, payload: bytes) -> None:
+    """Keep a large payload beside the entries, unless it is there already."""
+    known = connection.execute("SELECT 1 FROM payloads WHERE digest = ?", (digest,)).fetchone()
+    if known is None:
+        stored = pack(payload)
+        connection.execute(
+            "INSERT INTO payloads (digest, size, codec, checksum, data) VALUES (?, ?, ?, ?, ?)",
+            (digest, stored.size, stored.codec, stored.checksum, stored.data),
+        )
+
+
 def _refuse_existing(path: Path) -> None:
     if path.exists():
         raise SessionExists(
@@ -550,20 +552,10 @@ def _refuse_existing(path: Path) -> None:
 
 def _build(path: Path, vfs: str | None) -> None:
     """A journal of no entries at `path`: made beside it, durable, then renamed into place."""
-    new = path.with_name(path.name + ".new")
-    try:
-        new.unlink(missing_ok=True)
-        os.close(os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+    with drafted(path) as new:
         connection = opener.open_new(new, vfs=vfs)
         try:
             schema.migrate(connection)
         except apsw.Error as error:
             raise opener.closing_fault(connection, error, path) from error
         connection.close()
-        new.rename(path)
-        sync_directory(path.parent)
-    except OSError as error:
-        raise faults.from_os(error, path) from error
-    finally:
-        with contextlib.suppress(OSError):  # it is there only if the above failed, and is told
-            new.unlink(missing_ok=True)

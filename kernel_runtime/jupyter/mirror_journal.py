@@ -19,6 +19,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kernel_runtime.core.entries import walk
 from kernel_runtime.core.execution_view import pointer
 from kernel_runtime.core.outputs import DisplayIndex, Message, Output, OutputFolder
 from kernel_runtime.journal import JournalReader
@@ -47,7 +48,6 @@ from kernel_runtime.notebook.render import (
 TAIL = 16 << 10
 """bytes shown after the gap of an execution that goes on printing past the cap"""
 _PAGE = 1000
-_PAGE_BYTES = 4 << 20
 _OPEN = 8
 """executions that have ended and whose folded outputs are kept, for what comes late"""
 _NOBODY = ""
@@ -289,12 +289,7 @@ class _Displays(DisplayIndex):
 def _index_of(path: Path, upto: int) -> DisplayIndex:
     index = DisplayIndex()
     with JournalReader.open(path) as journal:
-        after = 0
-        while after < upto and (
-            page := journal.entries(after, limit=_PAGE, kinds=["OutputRecorded"], max_bytes=_PAGE_BYTES)
-        ):
-            for entry in page:
-                if isinstance(entry.fact, OutputRecorded) and entry.seq <= upto:
-                    index.note(entry.execution_id or _NOBODY, entry.fact.messages)
-            after = page[-1].seq
+        for entry in walk(journal, upto=upto, kinds=("OutputRecorded",)):
+            if isinstance(entry.fact, OutputRecorded):
+                index.note(entry.execution_id or _NOBODY, entry.fact.messages)
     return index

@@ -16,6 +16,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from kernel_runtime.core.listing import some
 from kernel_runtime.errors import InvalidNotebook, NoSuchNotebook
 from kernel_runtime.model.facts import escape_text
 from kernel_runtime.notebook.document import joined
@@ -195,7 +196,7 @@ def _cell(cell_id: str, kind: str, source: str, cell: dict[str, Any]) -> Noteboo
 
 
 def _note(what: str, where: list[str], version: tuple[int, int]) -> str:
-    shown = "; ".join(where[:_SHOWN]) + (f" and {len(where) - _SHOWN} more" if len(where) > _SHOWN else "")
+    shown = some(where, _SHOWN, joint="; ")
     old = (
         f" (nbformat {version[0]}.{version[1]})" if version < (4, 5) and what.startswith("has no id") else ""
     )

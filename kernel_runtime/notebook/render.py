@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
+from kernel_runtime.core.entries import Entries, walk
 from kernel_runtime.core.execution_view import iso_time, pointer
 from kernel_runtime.core.outputs import DisplayIndex, OutputFolder
 from kernel_runtime.model.entry import Entry
@@ -42,20 +43,10 @@ _NOBODY = ""
 _SHOWN = ("ExecutionQueued", "ExecutionStarted", "OutputRecorded", "GapRecorded", "ExecutionFinished")
 
 
-class Reader(Protocol):
+class Reader(Entries, Protocol):
     """What is read of a journal: JournalReader has it."""
 
     def head(self) -> int: ...
-
-    def entries(
-        self,
-        after: int = 0,
-        *,
-        limit: int = 1000,
-        execution_id: str | None = None,
-        kinds: Iterable[str] | None = None,
-        max_bytes: int | None = None,
-    ) -> list[Entry]: ...
 
     def execution(self, execution_id: str) -> Execution | None: ...
 
@@ -277,19 +268,15 @@ def read_execution(
 
     What it put out, up to the entry `upto`, goes into the folder; with None only the rest is read.
     """
-    source, seq, after = "", execution.queued_seq, 0
+    source, seq = "", execution.queued_seq
     kinds = _SHOWN[:2] if folder is None else _SHOWN[:4]
-    while page := reader.entries(
-        after, limit=_PAGE, execution_id=execution.execution_id, kinds=kinds, max_bytes=_PAGE_BYTES
-    ):
-        for entry in page:
-            if isinstance(entry.fact, ExecutionQueued):
-                source = entry.fact.source
-            elif isinstance(entry.fact, ExecutionStarted):
-                seq = entry.seq
-            elif folder is not None and entry.seq <= upto:
-                fold_fact(folder, entry.fact)
-        after = page[-1].seq
+    for entry in walk(reader, execution_id=execution.execution_id, kinds=kinds):
+        if isinstance(entry.fact, ExecutionQueued):
+            source = entry.fact.source
+        elif isinstance(entry.fact, ExecutionStarted):
+            seq = entry.seq
+        elif folder is not None and entry.seq <= upto:
+            fold_fact(folder, entry.fact)
     return source, seq
 
 

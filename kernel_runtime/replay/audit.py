@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from kernel_runtime import places
 from kernel_runtime.client import session_files
 from kernel_runtime.client.kernelspecs import runnable
+from kernel_runtime.core.listing import some
 from kernel_runtime.errors import Refused, SessionExists, UsageError
 from kernel_runtime.replay import workspace
 from kernel_runtime.replay.compare import RuleSet, choose
@@ -178,11 +179,10 @@ def _refuse_effects(plan: Plan, keep: str) -> None:
     """A kept session is not confined: what its steps do to the world, they do again."""
     acting = [step for step in plan.steps if step.skip is None and not step.injected and _acts(step)]
     if acting:
-        shown = ", ".join(step.execution_id or step.cell_id or str(step.number) for step in acting[:_SHOWN])
-        more = f" and {len(acting) - _SHOWN} more" if len(acting) > _SHOWN else ""
+        shown = some([step.execution_id or step.cell_id or step.number for step in acting], _SHOWN)
         raise Refused(
             f"--keep {keep}: {len(acting)} executions have effects outside the kernel, or may have: "
-            f"{shown}{more}; nothing was run",
+            f"{shown}; nothing was run",
             hint="a session that stays is not confined: --allow all lets all of it happen again",
             executions=[step.execution_id or step.cell_id for step in acting],
         )

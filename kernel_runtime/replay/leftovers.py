@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from kernel_runtime.core.listing import some
 from kernel_runtime.replay.plan import Plan
 
 _SHOWN = 3
@@ -23,8 +24,7 @@ def note_of(plan: Plan) -> list[str]:
     there = [name for name in _made(plan) if (Path(plan.cwd) / name).exists()]
     if not there:
         return []
-    more = f" and {len(there) - _SHOWN} more" if len(there) > _SHOWN else ""
-    told = f"{', '.join(there[:_SHOWN])}{more}"
+    told = some(there, _SHOWN)
     return [f"{told} in the working directory: the record itself wrote that, and the replay begins with it"]
 
 

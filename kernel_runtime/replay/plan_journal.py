@@ -9,12 +9,13 @@ The journal of a replay is read by the same code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Protocol
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from kernel_runtime.core.effects import effects_document
+from kernel_runtime.core.entries import Entries, walk
 from kernel_runtime.core.outputs import DisplayIndex, OutputFolder
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.facts import (
@@ -38,27 +39,12 @@ from kernel_runtime.model.facts import (
 from kernel_runtime.notebook.ids import notebook_id
 from kernel_runtime.replay.plan import Input, Late, NameDigest, Plan, Step, Wait
 
-_PAGE_BYTES = 4 << 20
 _NOBODY = ""
 """stands for the execution of output that belongs to none: it may update displays of others"""
 
 
-class Reader(Protocol):
-    """What is read of a journal: JournalReader has it."""
-
-    def entries(
-        self,
-        after: int = 0,
-        *,
-        limit: int = 1000,
-        execution_id: str | None = None,
-        kinds: Iterable[str] | None = None,
-        max_bytes: int | None = None,
-    ) -> list[Entry]: ...
-
-
 def plan_of_journal(
-    reader: Reader,
+    reader: Entries,
     source: str,
     *,
     kind: str = "journal",
@@ -147,7 +133,7 @@ class LateCounter:
 
 
 class _Reading:
-    def __init__(self, reader: Reader, until: int | None, tags: Mapping[str, list[str]]) -> None:
+    def __init__(self, reader: Entries, until: int | None, tags: Mapping[str, list[str]]) -> None:
         self._reader = reader
         self._until = until
         self._tags = tags
@@ -170,10 +156,10 @@ class _Reading:
         self._cells: dict[str, int] = {}
 
     def plan(self, source: str, kind: str, order: str) -> Plan:
-        for entry in self._all(kinds=["PayloadRedacted"]):
+        for entry in walk(self._reader, kinds=("PayloadRedacted",)):
             if isinstance(entry.fact, PayloadRedacted):
                 self._redacted.update(entry.fact.seqs)
-        for entry in self._all():
+        for entry in walk(self._reader):
             self._take(entry)
         chosen = self._chosen(order)
         for number, execution in enumerate(chosen, 1):
@@ -209,12 +195,6 @@ class _Reading:
     def _may_have_named(self, step: Step) -> bool:
         """Whether it may have changed names at the end of the record, and was not looked at (yet)."""
         return step.incarnation >= self._names_of and not step.observed and step.outcome in ("ok", "error")
-
-    def _all(self, kinds: Iterable[str] | None = None) -> Iterator[Entry]:
-        after = 0
-        while page := self._reader.entries(after, kinds=kinds, max_bytes=_PAGE_BYTES):
-            yield from page
-            after = page[-1].seq
 
     # taking in
 

@@ -103,8 +103,9 @@ def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.execut
     """
     notes: list[str] = []
     there = Path(cwd).is_dir()
+    where = cwd if there else str(_made(workspace / "cwd"))
     if may.everything:
-        return Sandbox(kind="none", cwd=cwd if there else str(_made(workspace / "cwd")))
+        return Sandbox(kind="none", cwd=where)
     copy = None
     if there and not _covered(cwd, may.writes):
         copy = _copied(Path(cwd), workspace / "files", workspace, notes)
@@ -113,12 +114,10 @@ def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.execut
     own = own_places(workspace / "own")
     why = why_no_bubblewrap()
     if why is None:
-        inside = cwd if there else str(_made(workspace / "cwd"))
         seen = [str(Path(python).parent.parent), *_of_python()]
         prefix = _bubblewrap(cwd if there else None, copy, workspace, may, seen)
-        return Sandbox(kind="bubblewrap", prefix=prefix, environment=own, cwd=inside, notes=notes)
+        return Sandbox(kind="bubblewrap", prefix=prefix, environment=own, cwd=where, notes=notes)
     notes.append(f"{why}: the guard in the kernel refuses instead, which is no security boundary")
-    inside = cwd if there and copy is None else str(copy or _made(workspace / "cwd"))
     rules = {
         "writes": [str(workspace), *may.writes],
         "network": may.network,
@@ -126,7 +125,7 @@ def confine(cwd: str, workspace: Path, may: Allowed, *, python: str = sys.execut
     }
     own["TMPDIR"] = str(_made(workspace / "tmp"))
     own["KRT_GUARD"] = msgspec.json.encode(rules).decode()
-    return Sandbox(kind="guard", environment=own, cwd=inside, notes=notes)
+    return Sandbox(kind="guard", environment=own, cwd=where if copy is None else str(copy), notes=notes)
 
 
 @cache
@@ -158,7 +157,7 @@ def _bubblewrap(
         argv.append("--unshare-net")
     # Temporary files, and the sockets of services and of other sessions: a read-only file system does not
     # keep anybody from connecting to one.
-    empty = [*(place for place in _EMPTY if Path(place).is_dir()), *_sockets_of_sessions()]
+    empty = [*(place for place in _EMPTY if Path(place).is_dir()), str(places.runtime_dir())]
     for place in dict.fromkeys(empty):
         argv += ["--tmpfs", place]
     hidden = tuple(os.path.join(place, "") for place in empty)
@@ -171,11 +170,6 @@ def _bubblewrap(
         argv += ["--bind", place, place]
     argv += ["--bind", str(workspace), str(workspace), "--chdir", str(workspace), "--"]
     return argv
-
-
-def _sockets_of_sessions() -> list[str]:
-    """Where running sessions of this user are to be reached."""
-    return [str(places.runtime_dir())]
 
 
 def _of_python() -> list[str]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import zipfile
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
@@ -92,7 +91,7 @@ def _session(session: SessionFile, *, order: str | None, until: int | None, forc
 
 
 def _bundle(path: Path, *, order: str | None, until: int | None, force: bool) -> Source:
-    from kernel_runtime.evidence.restore import open_bundle, unchecked
+    from kernel_runtime.evidence.restore import open_bundle, reader_of
 
     def plan(reader: JournalReader) -> Plan:
         check_until(reader.head(), str(path), until)
@@ -105,7 +104,7 @@ def _bundle(path: Path, *, order: str | None, until: int | None, force: bool) ->
         if not force:
             raise
         problems = [f"{problem['where']}: {problem['what']}" for problem in error.fields.get("problems", [])]
-    with TemporaryDirectory() as directory, JournalReader.open(unchecked(path, Path(directory))) as reader:
+    with reader_of(path) as reader:
         return Source(plan=plan(reader), integrity={"ok": False, "problems": problems})
 
 

@@ -34,6 +34,7 @@ from kernel_runtime.core.claims import (
     is_cheap,
     judge,
 )
+from kernel_runtime.core.entries import walk
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.errors import BadProbe, EnvironmentFault, NotFound, UsageError
 from kernel_runtime.model.entry import Draft
@@ -118,19 +119,16 @@ class Claims:
         )
 
     def _load(self) -> None:
-        after = 0
-        while batch := self._s.shell.reader.entries(after, kinds=_KINDS):
-            for entry in batch:
-                fact = entry.fact
-                if isinstance(fact, ClaimMade):
-                    self._made += 1
-                    self._claims[fact.claim_id] = _Claim(fact, entry.seq, entry.at, entry.principal)
-                elif isinstance(fact, ClaimWithdrawn):
-                    self._claims.pop(fact.claim_id, None)
-                elif isinstance(fact, ClaimChecked) and (claim := self._claims.get(fact.claim_id)):
-                    claim.truth, claim.evidence = fact.truth, dict(fact.evidence)
-                    claim.checked_at, claim.checked_seq = entry.at, entry.seq
-            after = batch[-1].seq
+        for entry in walk(self._s.shell.reader, kinds=_KINDS):
+            fact = entry.fact
+            if isinstance(fact, ClaimMade):
+                self._made += 1
+                self._claims[fact.claim_id] = _Claim(fact, entry.seq, entry.at, entry.principal)
+            elif isinstance(fact, ClaimWithdrawn):
+                self._claims.pop(fact.claim_id, None)
+            elif isinstance(fact, ClaimChecked) and (claim := self._claims.get(fact.claim_id)):
+                claim.truth, claim.evidence = fact.truth, dict(fact.evidence)
+                claim.checked_at, claim.checked_seq = entry.at, entry.seq
 
     def redacted(self, less: Callable[[Any], Any]) -> None:
         """A text was taken out of the journal: `less` takes it out of what is known here."""
@@ -345,18 +343,15 @@ class Claims:
     def _managed(self, process_id: str) -> Observation:
         """What the journal and the process table say of a process of the session."""
         alive: dict[str, Any] | None = None
-        after = 0
-        while batch := self._s.shell.reader.entries(after, kinds=("ProcessSpawned", "ProcessEnded")):
-            for entry in batch:
-                fact = entry.fact
-                if isinstance(fact, ProcessSpawned) and fact.process_id == process_id:
-                    who = process.ProcessId(fact.pid, fact.start_time, fact.boot_id)
-                    alive = {"alive": process.is_alive(who), "pid": fact.pid, "command": fact.argv}
-                    alive |= {"entry": entry.seq}
-                elif isinstance(fact, ProcessEnded) and fact.process_id == process_id:
-                    alive = {"alive": False, "exit_status": fact.exit_status, "signal": fact.signal}
-                    alive |= {"entry": entry.seq}
-            after = batch[-1].seq
+        for entry in walk(self._s.shell.reader, kinds=("ProcessSpawned", "ProcessEnded")):
+            fact = entry.fact
+            if isinstance(fact, ProcessSpawned) and fact.process_id == process_id:
+                who = process.ProcessId(fact.pid, fact.start_time, fact.boot_id)
+                alive = {"alive": process.is_alive(who), "pid": fact.pid, "command": fact.argv}
+                alive |= {"entry": entry.seq}
+            elif isinstance(fact, ProcessEnded) and fact.process_id == process_id:
+                alive = {"alive": False, "exit_status": fact.exit_status, "signal": fact.signal}
+                alive |= {"entry": entry.seq}
         if alive is None:
             return {"alive": False, "reason": f"no process {process_id} was ever started in this session"}
         return alive

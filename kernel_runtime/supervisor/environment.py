@@ -51,7 +51,7 @@ class Environment:
 
     def _changed(self, before: State) -> None:
         state = self._s.shell.state
-        if before.kernel != "up" and state.kernel == "up" and before.incarnation <= state.incarnation:
+        if before.kernel != "up" and state.kernel == "up":
             known = self._s.shell.reader.latest("EnvironmentRecorded")
             if known is None or known.incarnation < state.incarnation:
                 told = partial(self._told, state.incarnation)
@@ -60,18 +60,14 @@ class Environment:
     def _told(self, incarnation: int, answer: dict[str, Any] | None) -> None:
         if answer is None or "path" not in answer:
             return  # no kernel of ours, or it is gone or busy with native code: nothing is made up
-        look = partial(_looked, answer, self._s.identity.cwd)
-        self._thread.submit(look, partial(self._looked, incarnation))
+        cwd = self._s.identity.cwd
+        self._thread.submit(lambda: {"fact": look(answer, cwd)}, partial(self._looked, incarnation))
 
     def _looked(self, incarnation: int, seen: Seen) -> None:
         fact = seen.get("fact")
         if isinstance(fact, EnvironmentRecorded):
             self._s.shell.journal.append([Draft(fact, "system", incarnation)], sync=False)
             self._s.shell.committed()
-
-
-def _looked(answer: dict[str, Any], cwd: str) -> Seen:
-    return {"fact": look(answer, cwd)}
 
 
 def look(answer: dict[str, Any], cwd: str) -> EnvironmentRecorded:

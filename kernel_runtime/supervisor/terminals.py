@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from kernel_runtime import places, process
+from kernel_runtime.core.entries import walk
 from kernel_runtime.core.execution_view import iso_time
 from kernel_runtime.core.masking import mask_argv
 from kernel_runtime.errors import (
@@ -52,7 +53,6 @@ MOST_ENDED = 50
 """rows of processes that have ended, the latest"""
 _NUMBERED = re.compile(r"([pt])([1-9][0-9]*)")
 _HOLDER_ENVIRONMENT = ("PATH", "HOME", "LANG", "LC_ALL", "LC_CTYPE", "KRT_HOME", "KRT_RUNTIME_DIR")
-_ENTRIES = 1000
 
 
 class Terminals:
@@ -149,15 +149,12 @@ class Terminals:
         if self._adopted:
             return
         self._adopted = True
-        after, reader = 0, self._s.shell.reader
-        while batch := reader.entries(after, kinds=["ProcessSpawned", "ProcessEnded"], limit=_ENTRIES):
-            for entry in batch:
-                if isinstance(entry.fact, ProcessSpawned):
-                    self._learn(Managed(entry.fact, entry.principal, entry.at))
-                elif isinstance(entry.fact, ProcessEnded) and entry.fact.process_id in self._known:
-                    known = self._known[entry.fact.process_id]
-                    known.ended, known.ended_at = entry.fact, entry.at
-            after = batch[-1].seq
+        for entry in walk(self._s.shell.reader, kinds=("ProcessSpawned", "ProcessEnded")):
+            if isinstance(entry.fact, ProcessSpawned):
+                self._learn(Managed(entry.fact, entry.principal, entry.at))
+            elif isinstance(entry.fact, ProcessEnded) and entry.fact.process_id in self._known:
+                known = self._known[entry.fact.process_id]
+                known.ended, known.ended_at = entry.fact, entry.at
         for record in self._records():
             known_one = self._known.get(record.process_id)
             if known_one is None or (known_one.ended is not None and known_one.command != record.command):

@@ -6,15 +6,14 @@ Signatures and anchors are told as the journal has them; whether they hold, `krt
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
 
 from msgspec import Struct
 
 from kernel_runtime.client import session_files
+from kernel_runtime.core.entries import walk
+from kernel_runtime.core.listing import some
 from kernel_runtime.errors import KernelRuntimeError
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model import facts as f
@@ -23,7 +22,7 @@ from kernel_runtime.replay.plan import Plan
 
 _MOST = 2000
 """events that are kept"""
-_PAGE = 500
+_NAMED = 10
 _KINDS = (
     f.KernelStarted,
     f.KernelAdopted,
@@ -75,19 +74,12 @@ def history_of(plan: Plan) -> History:
         return History(why_none=error.message)
 
 
-@contextmanager
-def _reader(plan: Plan) -> Iterator[JournalReader]:
+def _reader(plan: Plan) -> AbstractContextManager[JournalReader]:
     if plan.kind == "bundle":
-        from kernel_runtime.evidence.restore import unchecked
+        from kernel_runtime.evidence.restore import reader_of
 
-        with (
-            TemporaryDirectory() as directory,
-            JournalReader.open(unchecked(Path(plan.source), Path(directory))) as reader,
-        ):
-            yield reader
-    else:
-        with JournalReader.open(session_files.load(plan.source).journal) as reader:
-            yield reader
+        return reader_of(Path(plan.source))
+    return JournalReader.open(session_files.load(plan.source).journal)
 
 
 def _read(reader: JournalReader, plan: Plan) -> History:
@@ -96,17 +88,11 @@ def _read(reader: JournalReader, plan: Plan) -> History:
         if not last or last[0].hash != plan.head_hash:
             return History(why_none="the record is another one now than the one that was replayed")
     found = History()
-    after = 0
-    names = [kind.__name__ for kind in _KINDS]
-    while page := reader.entries(after, limit=_PAGE, kinds=names):
-        after = page[-1].seq
-        for entry in page:
-            if plan.head and entry.seq > plan.head:
-                return found
-            if len(found.events) < _MOST:
-                found.events.append(_event(entry))
-            else:
-                found.left_out += 1
+    for entry in walk(reader, upto=plan.head or None, kinds=[kind.__name__ for kind in _KINDS]):
+        if len(found.events) < _MOST:
+            found.events.append(_event(entry))
+        else:
+            found.left_out += 1
     return found
 
 
@@ -138,9 +124,9 @@ def _text(entry: Entry, fact: f.Fact) -> str:  # noqa: PLR0911 - one sentence fo
             which = f"execution {fact.execution_id}" if fact.execution_id else kernel
             return f"{which} was interrupted ({fact.reached})"
         case f.NamesDrifted():
-            return f"changed by no execution ({fact.found}): {_some(list(fact.names))}"
+            return f"changed by no execution ({fact.found}): {some(list(fact.names), _NAMED)}"
         case f.PayloadRedacted():
-            seqs = _some([str(seq) for seq in fact.seqs])
+            seqs = some(fact.seqs, _NAMED)
             return f"redacted ({fact.how}): {fact.reason}; entries {seqs}"
         case f.SegmentSealed():
             return f"entries {fact.first} to {fact.last} were sealed into {fact.file} (sha256 {fact.sha256})"
@@ -157,8 +143,3 @@ def _ending(status: int | None, signal: int | None) -> str:
     if signal is not None:
         return f"signal {signal}"
     return "how is not known" if status is None else f"exit status {status}"
-
-
-def _some(words: list[Any], most: int = 10) -> str:
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(map(str, words[:most])) + more
