@@ -110,7 +110,7 @@ class KernelApp(IPKernelApp):
                 ):
                     handler.setStream(self.log_file)
         for name in ("stdout", "stderr"):
-            setattr(sys, name, OutboxStream(self.session, self.iopub_thread, name))
+            setattr(sys, name, OutboxStream(self.session, self.iopub_thread, name, capture=self.capture))
         self.displayhook = PlainDisplayHook(self.session, self.iopub_socket)
         sys.displayhook = self.displayhook
         self.patch_io()

@@ -4,6 +4,10 @@ Each execution gets fresh pipes on 1 and 2. A child keeps the pipe it was born w
 writes a day later is still known to be that execution's. One thread reads all pipes that anybody
 still holds. The kernel's real 1 and 2 (its log) live on as `log_fds`, for crashes and tracebacks.
 
+What Python writes itself takes another way, and what a child wrote before that is put before it: whoever
+writes calls `drain` first. So `subprocess.run(...); print(...)` comes out in the order in which it happened,
+each time, which stock ipykernel does not promise and a replay relies on.
+
 Beyond MAX_PIPES pairs in use, executions share one whose output belongs to nobody: unowned is
 true, another's would not be. What is still in a pipe when the kernel dies is lost with it.
 """
@@ -36,7 +40,7 @@ class _Pipe:
         self.name = name
         self.parent = parent
         self.decoder = _decoder("backslashreplace")
-        self.lock = threading.Lock()
+        self.lock = threading.RLock()  # a signal handler may print in the middle of a drain
 
 
 class FdCapture:
@@ -51,6 +55,8 @@ class FdCapture:
         self._count = 0
         self._thread = threading.Thread(target=self._watch, name="krt-fd-capture", daemon=True)
         self._running = False
+        self.has_children = False
+        """whether a process was started since `begin`; until then only native code writes there"""
 
     def start(self) -> None:
         """Take the descriptors over; output belongs to nobody until the first execution."""
@@ -60,6 +66,7 @@ class FdCapture:
 
     def begin(self, parent: bytes) -> None:
         """From here on, what is written to fds 1 and 2 belongs to the request with this header."""
+        self.has_children = False
         if self._count >= 2 * MAX_PIPES:
             self._begin_shared()
             return
@@ -75,16 +82,26 @@ class FdCapture:
             self._selector.register(read, selectors.EVENT_READ, pipe)
         self._current = pipes
 
-    def drain(self) -> None:
-        """Put what has been written to fds 1 and 2 so far into the outbox. Does not wait for more."""
+    def started(self) -> None:
+        """A process is about to be started."""
+        self.has_children = True
+
+    def drain(self, *, final: bool = False) -> None:
+        """Put what has been written to fds 1 and 2 so far into the outbox. Does not wait for more.
+
+        With `final` the cell's own bytes are complete: half a character is no character. In a fork child of
+        the kernel nothing is taken: the pipes are the kernel's.
+        """
+        if self.outbox.is_child:
+            return
         for pipe in self._current:
             with pipe.lock:
                 for _ in range(_DRAIN_READS):  # a child may write faster than we read, for ever
                     if pipe.fd < 0:
                         break
                     if not self._read(pipe):
-                        # The cell's own bytes are complete: a half character is no character.
-                        self._put(pipe, b"", final=True)
+                        if final:
+                            self._put(pipe, b"", final=True)
                         break
 
     def stop(self) -> None:
@@ -92,7 +109,7 @@ class FdCapture:
         if not self._running:
             return
         self._running = False
-        self.drain()
+        self.drain(final=True)
         for fd, log in enumerate(self.log_fds, 1):
             os.dup2(log, fd)
 

@@ -103,9 +103,14 @@ class Effects:
         self._without_tables = ""
         self._looked = False
         self._tables = Tables()
+        self._started: Callable[[], None] = lambda: None
 
-    def install(self, own: Iterable[str] = ()) -> None:
-        """Watch from here on; `own` are directories of the runtime's, where writing is no effect."""
+    def install(self, own: Iterable[str] = (), started: Callable[[], None] = lambda: None) -> None:
+        """Watch from here on; `own` are directories of the runtime's, where writing is no effect.
+
+        `started` is called whenever a process is about to be started.
+        """
+        self._started = started
         self._own = tuple(os.path.join(audited.absolute(path), "") for path in own)
         self._tables.own = self._own
         tempfile.gettempdir()  # tries by writing a file, once: the kernel's doing, not the first cell's
@@ -226,6 +231,8 @@ class Effects:
             if effect is not None and not self._is_ours(effect):
                 self._record(ident).add(effect)
                 self._tables.noted(effect)
+                if effect[0] == "process":
+                    self._started()
         except Exception as error:
             if not _ours(error.__traceback__):
                 raise  # a signal handler of the user's raised it, here by chance

@@ -214,7 +214,7 @@ class SessionKernel(IPythonKernel):
                 reply = self._failed(error, silent=silent)
         if main:
             self.shell.restore_builtins()
-            self.capture.drain()
+            self.capture.drain(final=True)
         metadata["krt"] = {"sigint_ns": execution.sigint_ns, "finished_ns": time.monotonic_ns()}
         reach("kernel-before-reply")
         self._reply(ident, parent, reply, metadata)

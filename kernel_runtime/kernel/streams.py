@@ -17,6 +17,7 @@ from typing import Any
 from ipykernel.iostream import IOPubThread, OutStream
 
 from kernel_runtime.kernel.attribution import ParentHeader, current
+from kernel_runtime.kernel.capture import FdCapture
 from kernel_runtime.kernel.outbox import OutboxWriter
 
 _FDS = {"stdout": 1, "stderr": 2}
@@ -49,7 +50,9 @@ class OutboxStream(ParentHeader, OutStream):
     shares none of its buffering.
     """
 
-    def __init__(self, session: Any, pub_thread: OutboxThread, name: str, **_: Any) -> None:
+    def __init__(
+        self, session: Any, pub_thread: OutboxThread, name: str, *, capture: FdCapture, **_: Any
+    ) -> None:
         TextIOBase.__init__(self)
         self.session = session
         self.pub_thread: OutboxThread | None = pub_thread
@@ -64,6 +67,7 @@ class OutboxStream(ParentHeader, OutStream):
         self._local = threading.local()
         self._outbox = pub_thread.outbox
         self._put = pub_thread.outbox.stream
+        self._capture = capture
         self._hooked = False
 
     @property
@@ -77,7 +81,10 @@ class OutboxStream(ParentHeader, OutStream):
             raise ValueError("I/O operation on closed file")
         if self._outbox.is_child:
             _write_all(self._fd, str.encode(string, "utf-8", "backslashreplace"))
-        elif self._hooked and self._hooks:
+            return len(string)
+        if self._capture.has_children:
+            self._capture.drain()
+        if self._hooked and self._hooks:
             self._write_hooked(string)
         else:
             self._put(self.name, current.get().raw, string)

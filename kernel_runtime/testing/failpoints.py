@@ -24,6 +24,7 @@ from __future__ import annotations
 import errno
 import os
 import signal
+import threading
 from collections.abc import Callable, Mapping
 
 EVENTS: Mapping[str, str] = {
@@ -89,7 +90,8 @@ class Failpoint:
         if self.action == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif self.action == "stop":
-            os.kill(os.getpid(), signal.SIGSTOP)
+            # to the process, any of its threads may take it, and this one goes on for as long as that lasts
+            signal.pthread_kill(threading.get_ident(), signal.SIGSTOP)
         else:
             number = errno.ENOSPC if self.action == "enospc" else errno.EIO
             raise OSError(number, f"{os.strerror(number)} (failpoint {self.name})")

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.contract.kernel_harness import LiveKernel, text
+from tests.contract.kernel_harness import LiveKernel, Seen, text
 from tests.support import eventually
 
 
@@ -48,6 +48,39 @@ def test_a35_a_pool_made_in_one_cell_and_used_in_another(kernel):
     b = kernel.submit("p.submit(print, 'b').result()")
     assert text(kernel.wait(b)) == "b\n"
     assert text(kernel.of(a)) == "a\n"
+
+
+@pytest.mark.parametrize(
+    "own",
+    ["print('own')", "sys.stderr.write('own')", "display('own')", "'own'", "1/0", "clear_output()"],
+    ids=["print", "stderr", "display", "result", "error", "clear"],
+)
+def test_what_a_child_wrote_before_stands_before(kernel, own):
+    """A child's output comes by a pipe, the cell's own does not. Read by a thread, at some time, it could
+    come after what the cell did once the child had ended, so that now and then a replay differed.
+    """
+    kernel.run("import subprocess, sys; from IPython.display import clear_output")
+    for _ in range(15):
+        shown = _shown(kernel, f"subprocess.run(['printf', 'child']); {own}")
+        assert shown[0].kind == "stdout", [m.kind for m in shown]
+        assert shown[0].content["text"] in ("child", "childown\n")
+
+
+def test_what_native_code_wrote_stands_before_the_result(kernel):
+    kernel.run("import os")
+    for _ in range(15):
+        shown = _shown(kernel, "_ = os.write(1, b'native'); 'own'")
+        assert [m.kind for m in shown] == ["stdout", "execute_result"]
+
+
+def _shown(kernel: LiveKernel, code: str) -> list[Seen]:
+    msg_id = kernel.submit(code)
+    kernel.wait(msg_id)
+    return [
+        m
+        for m in kernel.of(msg_id)
+        if m.kind in ("stdout", "stderr", "display_data", "execute_result", "error", "clear_output")
+    ]
 
 
 def test_a35_displays_and_tasks(kernel):

@@ -157,7 +157,9 @@ def test_recorded_answers_are_given_again(record: Record, tmp_path: Path) -> Non
         assert "typed" in x.wait(timeout=20).text
         session.stop()
     result = replay("s")
-    assert (result.verdict, verdicts(result)) == ("same", ["same"] * 3)
+    assert (result.verdict, verdicts(result)) == ("same", ["same"] * 3), [
+        (row["reason"], row["diff"]) for row in result.executions
+    ]
     assert [[asked["how"] for asked in row["asked"]] for row in result.executions] == [
         ["recorded"] * 2
     ] * 2 + [["recorded"]]

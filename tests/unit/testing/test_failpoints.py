@@ -10,9 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from kernel_runtime import process
 from kernel_runtime.core.lifecycle import messages as m
 from kernel_runtime.testing import failpoints
 from kernel_runtime.testing.failpoints import Failpoint
+from tests.support import eventually
 
 
 def test_without_the_variable_reach_is_a_function_that_does_nothing():
@@ -77,3 +79,29 @@ def test_in_a_process(action: str, code: int):
     )
     assert done.returncode == code
     assert "still here" not in done.stdout
+
+
+def test_the_thread_that_reaches_it_is_the_one_that_stops(tmp_path: Path):
+    """SIGSTOP that is sent to a process may be taken by another of its threads, and the one that sent it ran
+    on until that had stopped all: far enough to do what it was to be stopped before.
+    """
+    program = """if True:
+        import sys, threading
+        from kernel_runtime.testing.failpoints import reach
+        def work():
+            reach('here')
+            sys.stdout.write('went on'), sys.stdout.flush()
+        threading.Thread(target=work).start()
+        threading.Event().wait()"""
+    for number in range(20):
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        (directory / "arm").touch()
+        with subprocess.Popen(
+            [sys.executable, "-c", program],
+            env={"KRT_FAILPOINT": "here:stop", "KRT_FAILPOINT_DIR": str(directory)},
+            stdout=subprocess.PIPE,
+        ) as child:
+            eventually(lambda: process.run_state(child.pid) == "T", what="it is stopped")
+            child.kill()
+            assert child.communicate()[0] == b""
