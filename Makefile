@@ -5,7 +5,7 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 .DEFAULT_GOAL := help
 
-.PHONY: help demo test bench labextension lint docs conformance lock wheel clean setup
+.PHONY: help demo test long bench labextension lint docs conformance lock wheel clean setup
 .DELETE_ON_ERROR:
 
 help:  ## what can be made
@@ -24,7 +24,10 @@ demo: $(STAMP)  ## a tour on real data, under two minutes
 	@$(BIN)/krt demo
 
 test: $(STAMP)  ## all but the slow tests, and those that need a browser
-	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not lab"
+	$(BIN)/python -m pytest -n 3 --dist worksteal -m "not slow and not long and not lab"
+
+long: $(STAMP)  ## the long runs: minutes each of what make test does for seconds
+	$(BIN)/python -m pytest -m long --durations=0
 
 bench: $(STAMP)  ## measure against stock Jupyter; writes benchmarks/RESULTS.md
 	$(BIN)/python -m benchmarks

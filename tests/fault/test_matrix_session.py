@@ -190,7 +190,7 @@ def test_m54_two_at_the_same_instant(rig: Rig):
     _race(rig, 2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(1200)
 def test_m54_fifty_times(rig: Rig):
     rig.attach()

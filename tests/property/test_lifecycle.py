@@ -456,7 +456,7 @@ def test_the_laws_hold():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_laws_hold_for_longer():
     run_state_machine_as_test(

@@ -178,7 +178,7 @@ def test_no_false_live() -> None:
     told(run_many(200))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_no_false_live_in_the_long_run() -> None:
     told(run_many(2000))

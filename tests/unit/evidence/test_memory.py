@@ -70,7 +70,7 @@ def test_ten_times_the_entries_take_the_same_memory(tmp_path: Path):
     assert peak(tmp_path / "long.zip", 10_000) < peak(tmp_path / "short.zip", 1_000) + ROOM
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_a_million_entries_take_what_a_hundred_thousand_take(tmp_path: Path):
     small, large = peak(tmp_path / "short.zip", 100_000), peak(tmp_path / "long.zip", 1_000_000)
