@@ -29,6 +29,7 @@ from jupyter_server.services.kernels.kernelmanager import (
     emit_kernel_action_event,
 )
 from tornado import web
+from traitlets import validate
 
 from kernel_runtime.client import session_files, spawn
 from kernel_runtime.client.connection import REQUEST_TIMEOUT
@@ -52,6 +53,23 @@ _STATES = {"starting": "starting", "idle": "idle", "busy": "busy", "blocked": "b
 
 class SessionKernelManager(ServerKernelManager):
     """One session, to the server: a kernel that is always there."""
+
+    _lives = True
+
+    @validate("execution_state")
+    def _as_it_lives(self, proposal: Any) -> Any:
+        """Stock takes it from messages, and a kernel's last ones may come after the news of its end."""
+        return proposal["value"] if self._lives else "dead"
+
+    def began(self) -> None:
+        """A kernel lives."""
+        self._lives = True
+        self.execution_state = "idle"
+
+    def ended(self) -> None:
+        """None does, until one `began`."""
+        self._lives = False
+        self.execution_state = "dead"
 
     def bind(self, file: SessionFile, line: Callable[[str], AsyncSession]) -> None:
         """Say whose kernel it is, and how to get a principal's line to it."""
@@ -104,7 +122,11 @@ class SessionKernelManager(ServerKernelManager):
         """Join the session; its supervisor is there when this returns, its kernel may not be."""
         row = await line.row(within=within)
         self.incarnation = int(row.get("incarnation") or 0)
-        self.execution_state = _STATES.get(str(row.get("state")), "dead")
+        if (state := _STATES.get(str(row.get("state")))) is None:
+            self.ended()
+        else:
+            self.began()
+            self.execution_state = state
         self.load_door()
         if not os.path.exists(self.file.notebook):  # noqa: ASYNC240, PTH110 - a look
             await self._write_notebook(line)
@@ -121,8 +143,8 @@ class SessionKernelManager(ServerKernelManager):
         """See to it that a kernel lives. Raises KernelStartFailed, CrashLoop."""
         line = self._line(principal)
         self.incarnation = await line.start()
-        if self.execution_state == "dead":
-            self.execution_state = "idle"
+        if not self._lives:
+            self.began()
 
     @emit_kernel_action_event(success_msg="Kernel {kernel_id} was detached.")
     async def shutdown_kernel(self, now: bool = False, restart: bool = False) -> None:
@@ -136,7 +158,7 @@ class SessionKernelManager(ServerKernelManager):
         """The session's next incarnation."""
         self.tell("restart")
         self.incarnation = await self._line(identity.asking()).restart()
-        self.execution_state = "idle"
+        self.began()
 
     @emit_kernel_action_event(success_msg="Kernel {kernel_id} was interrupted.")
     async def interrupt_kernel(self) -> None:
@@ -179,9 +201,9 @@ class SessionKernelManager(ServerKernelManager):
                 self.log.info("session %s: incarnation %d", self.file.name, incarnation)
                 self.tell("restart")
         elif kind == "KernelStarted":
-            self.execution_state = "idle"
+            self.began()
         elif kind in ("KernelDied", "KernelStopped", "KernelStartFailed"):
-            self.execution_state = "dead"
+            self.ended()
 
     def load_door(self) -> bool:
         """Read the front door's connection file; True when it is another one than before."""

@@ -119,7 +119,7 @@ class Scan:
     async def _stopped(self, kernel_id: str) -> None:
         kernel = self._kernels.session_kernel(kernel_id)
         assert kernel is not None
-        kernel.execution_state = "dead"
+        kernel.ended()
         if not self._kernels.connections(kernel_id):
             await self._kernels.detach(kernel_id)
 

@@ -7,6 +7,7 @@ Tells on `--ready-fd` one line of JSON: `{"ok": true}` once the session can be u
 from __future__ import annotations
 
 import argparse
+import errno
 import fcntl
 import json
 import logging
@@ -16,7 +17,13 @@ import time
 from pathlib import Path
 
 from kernel_runtime import process
-from kernel_runtime.errors import InternalFault, KernelRuntimeError, SupervisorFault
+from kernel_runtime.errors import (
+    DiskFull,
+    InternalFault,
+    KernelRuntimeError,
+    ReadOnlyStorage,
+    SupervisorFault,
+)
 
 _LOCK_PATIENCE = 2.0
 """seconds in which somebody who only looked at the lock lets go of it"""
@@ -59,6 +66,24 @@ def _is_alive(holder: bytes) -> bool:
     return process.is_alive(who)
 
 
+def _told(error: Exception, directory: Path) -> KernelRuntimeError:
+    """Why it could not start: the disk's fault where it is that, else ours."""
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return DiskFull(
+            f"the supervisor could not start: no space left at {error.filename or directory}",
+            hint="free some space, then do the same again; what was acknowledged before is safe",
+        )
+    if isinstance(error, OSError) and error.errno == errno.EROFS:
+        return ReadOnlyStorage(
+            f"the supervisor could not start: {error.filename or directory} is read-only",
+            hint="make it writable, then do the same again; reading the record goes on working meanwhile",
+        )
+    return InternalFault(
+        f"the supervisor could not start: {type(error).__name__}: {error}",
+        hint=f"see {directory / 'supervisor.log'}",
+    )
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m kernel_runtime.supervisor", description=__doc__)
     parser.add_argument("directory", type=Path)
@@ -83,10 +108,7 @@ def main(argv: list[str] | None = None) -> int:
         return error.exit_code
     except Exception as error:
         logging.getLogger("kernel_runtime.supervisor").exception("the supervisor could not start")
-        fault = InternalFault(
-            f"the supervisor could not start: {type(error).__name__}: {error}",
-            hint=f"see {args.directory / 'supervisor.log'}",
-        )
+        fault = _told(error, args.directory)
         tell({"ok": False, "error": fault.to_json()})
         return fault.exit_code
     # the notebook's thread computes; at the default 5 ms a cell would wait for it that long

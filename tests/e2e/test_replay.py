@@ -597,7 +597,7 @@ def test_a_disk_that_runs_full_is_told_and_nothing_is_left(record: Record, place
         assert first["reason"].startswith("gap: ")
         assert second["verdict"] == "same"
     else:
-        assert (status, told["error"]["type"]) == ("4", "DiskFull")
+        assert (status, told["error"]["type"]) == ("4", "DiskFull"), document
 
 
 @pytest.mark.slow

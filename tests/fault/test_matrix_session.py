@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+import kernel_runtime as kr
 from kernel_runtime import process
 from kernel_runtime.client import session_files
 from kernel_runtime.errors import CrashLoop, DiskFull, HeapLost, KernelStartFailed
@@ -301,6 +302,21 @@ def test_s49_a_cell_is_refused_before_dispatch(full_rig: Rig, small_disk: Path):
     rig.check("first", "after", refused)
     for _, _, key in rig.acknowledged:
         assert rig.ran(key) == 1, key
+
+
+def test_s49_a_session_that_never_ran_cannot_start_on_a_full_disk(small_disk: Path, tmp_path: Path):
+    """What a starting supervisor writes first, before it has a journal, was refused by the system and told as
+    a fault of ours, with exit code 70. Right: the disk is named, and later all goes as ever.
+    """
+    session_files.create("new", cwd=tmp_path)
+    fill(small_disk)
+    with pytest.raises(DiskFull, match="no space left") as refused, kr.attach("new") as session:
+        session.execute("1")
+    assert refused.value.hint
+    (small_disk / "ballast").unlink()
+    with kr.attach("new") as session:
+        assert session.execute("20 + 3").text.strip() == "23"
+        session.stop()
 
 
 def test_s49_output_while_the_disk_is_full(full_rig: Rig, small_disk: Path):
