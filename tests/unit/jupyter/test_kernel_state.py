@@ -6,8 +6,8 @@ from kernel_runtime.jupyter.kernels import SessionKernelManager
 
 
 def test_a_late_message_brings_no_dead_kernel_back():
-    """jupyter_server takes a kernel's state from the messages that pass. That it has died comes another way, by
-    the journal, and could overtake the `idle` of the cell that killed it: its model then said `idle` for good.
+    """jupyter_server takes a kernel's state from the messages that pass. That it has died comes another way,
+    by the journal, and could overtake the `idle` of the cell that killed it: its model then said `idle`.
     """
     kernel = SessionKernelManager()
     kernel.on_life("KernelStarted", 1)
