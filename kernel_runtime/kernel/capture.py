@@ -53,6 +53,7 @@ class FdCapture:
         self._current: list[_Pipe] = []
         self._shared: list[tuple[_Pipe, int]] = []
         self._count = 0
+        self._fds: set[int] = set()
         self._thread = threading.Thread(target=self._watch, name="krt-fd-capture", daemon=True)
         self._running = False
         self.has_children = False
@@ -79,8 +80,13 @@ class FdCapture:
             pipe = _Pipe(read, name, parent)
             pipes.append(pipe)
             self._count += 1
+            self._fds.add(read)
             self._selector.register(read, selectors.EVENT_READ, pipe)
         self._current = pipes
+
+    def fds(self) -> frozenset[int]:
+        """Our ends of the pipes that are open now."""
+        return frozenset(self._fds)
 
     def started(self) -> None:
         """A process is about to be started."""
@@ -120,6 +126,7 @@ class FdCapture:
                 os.set_blocking(read, False)
                 pipe = _Pipe(read, name, b"{}")
                 self._shared.append((pipe, write))
+                self._fds |= {read, write}
                 self._selector.register(read, selectors.EVENT_READ, pipe)
         for fd, (_, write) in enumerate(self._shared, 1):
             os.dup2(write, fd)
@@ -155,6 +162,7 @@ class FdCapture:
         """Nobody holds the other end any more."""
         self._put(pipe, b"", final=True)
         self._selector.unregister(pipe.fd)
+        self._fds.discard(pipe.fd)  # before its number can be another's
         os.close(pipe.fd)
         pipe.fd = -1
         self._count -= 1

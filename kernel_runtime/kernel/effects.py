@@ -23,13 +23,16 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import count
 from threading import get_ident, main_thread
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kernel_runtime.core import masking
 from kernel_runtime.kernel import audited
 from kernel_runtime.kernel.attribution import current
 from kernel_runtime.kernel.audited import EVENTS, NATIVE, OPEN, WRITES, Effect
 from kernel_runtime.kernel.tables import Tables
+
+if TYPE_CHECKING:
+    from kernel_runtime.kernel.capture import FdCapture
 
 MAX_EFFECTS = 200
 """distinct effects of one execution that are listed; more are counted"""
@@ -105,12 +108,14 @@ class Effects:
         self._tables = Tables()
         self._started: Callable[[], None] = lambda: None
 
-    def install(self, own: Iterable[str] = (), started: Callable[[], None] = lambda: None) -> None:
+    def install(self, own: Iterable[str] = (), capture: FdCapture | None = None) -> None:
         """Watch from here on; `own` are directories of the runtime's, where writing is no effect.
 
-        `started` is called whenever a process is about to be started.
+        `capture` is told whenever a process is about to be started, and its pipes are the runtime's.
         """
-        self._started = started
+        if capture is not None:
+            self._started = capture.started
+            self._tables.own_fds = capture.fds
         self._own = tuple(os.path.join(audited.absolute(path), "") for path in own)
         self._tables.own = self._own
         tempfile.gettempdir()  # tries by writing a file, once: the kernel's doing, not the first cell's

@@ -42,7 +42,7 @@ class Observer:
         own = [str(kernel.outbox.directory)]
         settings.start(own)
         self._effects = effects.Effects()
-        self._effects.install(own, kernel.capture.started)
+        self._effects.install(own, kernel.capture)
         effects.register(kernel.shell)
         self.ended_well = False
         self._touched: list[str] = []

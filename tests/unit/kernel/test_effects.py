@@ -633,6 +633,31 @@ def test_the_working_directory_may_be_gone(cells: Cells, tmp_path: Path, monkeyp
     assert found == [{"kind": "file", "how": "write", "path": "x"}]
 
 
+def test_as_many_descriptors_as_before_and_one_of_them_another(cells: Cells, tmp_path: Path):
+    """That nothing changed is told by their number and by all of them still being open: a number alone would
+    hide one that took the place of another.
+    """
+    first = os.open(tmp_path / "first", os.O_WRONLY | os.O_CREAT)
+    high = 700
+    cells.run(lambda: None)  # knows of the first
+    path = tmp_path / "second"
+    subprocess.run(["touch", str(path)], check=True)  # or the hook would know of it
+    libc = ctypes.CDLL(None)
+
+    def cell() -> None:
+        second = libc.open(os.fsencode(path), os.O_WRONLY)
+        libc.dup2(second, high)
+        libc.close(second)
+        libc.close(first)
+
+    try:
+        found, _ = cells.run(cell)
+        assert {"kind": "descriptor", "how": "open", "path": str(path), "fd": high} in found
+        assert cells.run(lambda: None) == ([], [])
+    finally:
+        os.close(high)
+
+
 def test_no_descriptor_left_to_look_with(cells: Cells, tmp_path: Path):
     held: list[int] = []
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
