@@ -142,7 +142,8 @@ class Tables:
     def _is_as_listed(self) -> bool:
         """Whether the same descriptors are open: all of them still are, and there are no more.
 
-        Since Linux 6.2 the size of the directory is their number (before: 0). Asking takes a third of what listing does.
+        Since Linux 6.2 the size of the directory is their number (before: 0). Asking takes a third of the
+        time that listing does.
         """
         known = self._fds or set()
         try:
