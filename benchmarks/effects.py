@@ -12,6 +12,7 @@ import struct
 import sys
 import tempfile
 import time
+from collections.abc import Iterable
 from pathlib import Path
 
 from benchmarks.measure import Result, Series, spell
@@ -75,16 +76,23 @@ _MODULES = [
 ]
 
 
+class _Nothing(Effects):
+    """What Python takes for calling a hook, whatever that does."""
+
+    def install(self, own: Iterable[str] = (), capture: object = None) -> None:
+        sys.addaudithook(lambda _event, _args: None)
+
+
 class _Process:
     """A fork that runs the cell when it is told to, and tells the processor time that it took."""
 
-    def __init__(self, files: list[str], *, hook: bool) -> None:
+    def __init__(self, files: list[str], effects: Effects, *, hook: bool) -> None:
         asked, self._ask = os.pipe()
         self._answer, answer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._ask)  # so that its end is seen, should we die
-            _serve(asked, answer, files, hook=hook)
+            _serve(asked, answer, files, effects, hook=hook)
 
     def cell(self) -> float:
         os.write(self._ask, b"g")
@@ -95,8 +103,8 @@ class _Process:
         os.waitpid(self._pid, 0)
 
 
-def _serve(asked: int, answer: int, files: list[str], *, hook: bool) -> None:
-    effects, kept = Effects(), set(sys.modules)
+def _serve(asked: int, answer: int, files: list[str], effects: Effects, *, hook: bool) -> None:
+    kept = set(sys.modules)
     if hook:
         effects.install()
     while os.read(asked, 1) == b"g":
@@ -122,16 +130,19 @@ def run(*, quick: bool = False) -> list[Result]:
         files = [os.path.join(directory, str(number)) for number in range(_FILES)]
         for file in files:
             Path(file).write_text("x" * 100)
-        with_hook, without = _Process(files, hook=True), _Process(files, hook=False)
-        pairs = []
+        processes = [
+            _Process(files, Effects(), hook=True),
+            _Process(files, _Nothing(), hook=True),
+            _Process(files, Effects(), hook=False),
+        ]
+        rounds = []
         for turn in range(6 if quick else 100):
-            first, second = (with_hook, without) if turn % 2 else (without, with_hook)
-            times = {first: first.cell()}
-            times[second] = second.cell()
-            pairs.append((times[with_hook], times[without]))
-        with_hook.end()
-        without.end()
-    ours, theirs = (Series(series[1:]) for series in zip(*pairs, strict=True))
+            turns = processes if turn % 2 else processes[::-1]
+            times = {process: process.cell() for process in turns}
+            rounds.append([times[process] for process in processes])
+        for process in processes:
+            process.end()
+    ours, nothing, theirs = (Series(series[1:]) for series in zip(*rounds, strict=True))
     tables = _tables(200 if quick else 5000)
     return [
         Result(
@@ -141,6 +152,13 @@ def run(*, quick: bool = False) -> list[Result]:
             ratio=ours.median / theirs.median,
             goal=_GOAL,
             note="processor time, with the audit hook and without",
+        ),
+        Result(
+            what="… and with a hook that does nothing",
+            ours=str(nothing),
+            theirs=str(theirs),
+            ratio=nothing.median / theirs.median,
+            note="what Python itself takes for calling any hook: more than the goal above",
         ),
         Result(
             what="looking at the tables before and after a cell",
