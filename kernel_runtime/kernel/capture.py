@@ -5,8 +5,8 @@ writes a day later is still known to be that execution's. One thread reads all p
 still holds. The kernel's real 1 and 2 (its log) live on as `log_fds`, for crashes and tracebacks.
 
 What Python writes itself takes another way, and what a child wrote before that is put before it: whoever
-writes calls `drain` first. So `subprocess.run(...); print(...)` comes out in the order in which it happened,
-each time, which stock ipykernel does not promise and a replay relies on.
+writes calls `catch_up` first. So `subprocess.run(...); print(...)` comes out in the order in which it
+happened, each time, which stock ipykernel does not promise and a replay relies on.
 
 Beyond MAX_PIPES pairs in use, executions share one whose output belongs to nobody: unowned is
 true, another's would not be. What is still in a pipe when the kernel dies is lost with it.
@@ -18,6 +18,7 @@ import codecs
 import fcntl
 import os
 import selectors
+import termios
 import threading
 
 from kernel_runtime.kernel.outbox import OutboxWriter
@@ -26,6 +27,8 @@ MAX_PIPES = 64
 _CHUNK = 1 << 16
 _DRAIN_READS = 4
 """a pipe holds 64 KiB, so one read gets what was there"""
+_PATIENCE = 0.5
+"""seconds that a print waits for what is to stand before it"""
 _NAMES = ("stdout", "stderr")
 _decoder = codecs.getincrementaldecoder("utf-8")
 
@@ -33,7 +36,7 @@ _decoder = codecs.getincrementaldecoder("utf-8")
 class _Pipe:
     """The read end of one pipe, and whose it is."""
 
-    __slots__ = ("decoder", "fd", "lock", "name", "parent")
+    __slots__ = ("decoder", "fd", "lock", "name", "parent", "reads")
 
     def __init__(self, fd: int, name: str, parent: bytes) -> None:
         self.fd = fd
@@ -41,6 +44,7 @@ class _Pipe:
         self.parent = parent
         self.decoder = _decoder("backslashreplace")
         self.lock = threading.RLock()  # a signal handler may print in the middle of a drain
+        self.reads = 0
 
 
 class FdCapture:
@@ -56,6 +60,8 @@ class FdCapture:
         self._fds: set[int] = set()
         self._thread = threading.Thread(target=self._watch, name="krt-fd-capture", daemon=True)
         self._running = False
+        self._news = threading.Condition()
+        """a pipe was read"""
         self.has_children = False
         """whether a process was started since `begin`; until then only native code writes there"""
 
@@ -92,22 +98,34 @@ class FdCapture:
         """A process is about to be started."""
         self.has_children = True
 
-    def drain(self, *, final: bool = False) -> None:
-        """Put what has been written to fds 1 and 2 so far into the outbox. Does not wait for more.
+    def catch_up(self) -> None:
+        """Have what was written to fds 1 and 2 so far in the outbox; in mid-cell, from any thread.
 
-        With `final` the cell's own bytes are complete: half a character is no character. In a fork child of
-        the kernel nothing is taken: the pipes are the kernel's.
+        An interrupt, or a signal handler that raises, may come at any time here, and what was read would be
+        lost. So it is the watching thread that reads, which gets no signals; this one waits for it.
         """
-        if self.outbox.is_child:
+        # held: a signal handler prints in the middle of a print, for whose end the watching thread may wait
+        if self.outbox.is_child or self.outbox.is_held or not self._running:
             return
+        for pipe in self._current:
+            with pipe.lock:
+                seen, waits = pipe.reads, pipe.fd >= 0 and _holds_something(pipe.fd)
+            if waits:
+                with self._news:
+                    self._news.wait_for(lambda pipe=pipe, seen=seen: pipe.reads != seen, _PATIENCE)  # type: ignore[misc]
+
+    def drain(self) -> None:
+        """The same at the end of a cell, when nothing comes in between.
+
+        The cell's own bytes are complete then: half a character is no character.
+        """
         for pipe in self._current:
             with pipe.lock:
                 for _ in range(_DRAIN_READS):  # a child may write faster than we read, for ever
                     if pipe.fd < 0:
                         break
                     if not self._read(pipe):
-                        if final:
-                            self._put(pipe, b"", final=True)
+                        self._put(pipe, b"", final=True)
                         break
 
     def stop(self) -> None:
@@ -115,7 +133,7 @@ class FdCapture:
         if not self._running:
             return
         self._running = False
-        self.drain(final=True)
+        self.drain()
         for fd, log in enumerate(self.log_fds, 1):
             os.dup2(log, fd)
 
@@ -139,6 +157,9 @@ class FdCapture:
                 with pipe.lock:
                     if pipe.fd >= 0 and self._read(pipe) is None:
                         self._close(pipe)
+                    pipe.reads += 1
+                with self._news:
+                    self._news.notify_all()
 
     def _read(self, pipe: _Pipe) -> bool | None:
         """One chunk into the outbox: True, or False when there is none now, None at the end."""
@@ -166,3 +187,7 @@ class FdCapture:
         os.close(pipe.fd)
         pipe.fd = -1
         self._count -= 1
+
+
+def _holds_something(fd: int) -> bool:
+    return fcntl.ioctl(fd, termios.FIONREAD, b"\0\0\0\0") != b"\0\0\0\0"

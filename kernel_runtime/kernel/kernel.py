@@ -214,7 +214,7 @@ class SessionKernel(IPythonKernel):
                 reply = self._failed(error, silent=silent)
         if main:
             self.shell.restore_builtins()
-            self.capture.drain(final=True)
+            self.capture.drain()
         metadata["krt"] = {"sigint_ns": execution.sigint_ns, "finished_ns": time.monotonic_ns()}
         reach("kernel-before-reply")
         self._reply(ident, parent, reply, metadata)
@@ -374,7 +374,7 @@ class SessionKernel(IPythonKernel):
         """Ask whoever ran this; the question is in the outbox before the wait begins."""
         if self.outbox.is_child:
             raise StdinNotImplementedError("a fork child of the kernel cannot ask for input")
-        self.capture.drain()
+        self.capture.catch_up()
         while self.stdin_socket.poll(0):  # replies to questions nobody asks any more
             self.stdin_socket.recv_multipart()
         content = {"prompt": prompt, "password": password}

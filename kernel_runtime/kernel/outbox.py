@@ -102,6 +102,11 @@ class OutboxWriter:
 
     # -- writing ---------------------------------------------------------------
 
+    @property
+    def is_held(self) -> bool:
+        """Whether the thread that asks is in the middle of writing here."""
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined]  # noqa: SLF001 - Condition asks it too
+
     def stream(self, name: str, parent: bytes, text: str) -> bool:
         """Text of `stdout` or `stderr`; True when it is in, False when it was dropped and counted.
 

@@ -41,11 +41,11 @@ class KernelDisplayPublisher(ParentHeader, ZMQDisplayPublisher):
     def publish(self, data: Any, metadata: Any = None, **kwargs: Any) -> None:
         self._validate_data(data, metadata)
         data, metadata = clean_bundle(data, metadata)
-        self.shell.kernel.capture.drain()
+        self.shell.kernel.capture.catch_up()
         super().publish(data, metadata, **kwargs)
 
     def clear_output(self, wait: bool = False) -> None:
-        self.shell.kernel.capture.drain()
+        self.shell.kernel.capture.catch_up()
         super().clear_output(wait)
 
     def _flush_streams(self) -> None:
@@ -67,7 +67,7 @@ class KernelDisplayHook(ParentHeader, ZMQShellDisplayHook):
             message = hook(message)
             if message is None:
                 return
-        self.shell.kernel.capture.drain()
+        self.shell.kernel.capture.catch_up()
         self.session.send(self.pub_socket, message, ident=self.topic)
 
 
@@ -205,7 +205,7 @@ class KernelShell(ParentHeader, ZMQInteractiveShell):
             self._last_traceback_during_displayhook = True
         self.last_error = content
         self._last_traceback = stb
-        self.kernel.capture.drain()
+        self.kernel.capture.catch_up()
         topic = hook.topic.replace(b"execute_result", b"error") if hook.topic else None
         self.kernel.session.send(hook.pub_socket, "error", content, parent=current.get().header, ident=topic)
 

@@ -83,7 +83,7 @@ class OutboxStream(ParentHeader, OutStream):
             _write_all(self._fd, str.encode(string, "utf-8", "backslashreplace"))
             return len(string)
         if self._capture.has_children:
-            self._capture.drain()
+            self._capture.catch_up()
         if self._hooked and self._hooks:
             self._write_hooked(string)
         else:

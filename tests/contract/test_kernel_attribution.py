@@ -73,6 +73,61 @@ def test_what_native_code_wrote_stands_before_the_result(kernel):
         assert [m.kind for m in shown] == ["stdout", "execute_result"]
 
 
+def test_a_handler_that_prints_in_the_middle_of_a_print_waits_for_nobody(kernel):
+    """A print takes in first what children wrote. In a signal handler that came while the thread was inside
+    the outbox, the reader of the pipe may have the pipe and wait for the outbox: each waited for the other.
+    """
+    msg_id = kernel.submit("""if True:
+        import subprocess, threading
+        kernel = get_ipython().kernel
+        subprocess.run(["true"])
+        has_pipe = threading.Event()
+        def reader():
+            with kernel.capture._current[0].lock:
+                has_pipe.set()
+                with kernel.outbox._lock:
+                    pass
+        with kernel.outbox._lock:
+            thread = threading.Thread(target=reader)
+            thread.start()
+            has_pipe.wait()
+            print("printed")
+        thread.join()""")
+    assert text(kernel.wait(msg_id)) == "printed\n"
+
+
+def test_what_a_child_wrote_outlives_a_handler_that_raises_in_a_print(kernel):
+    """A print that reads the child's pipe itself has the bytes in its hands when a handler raises, and drops
+    them. Right: the thread that gets no signals reads, and all lines are there, once, in order.
+    """
+    msg_id = kernel.submit("""if True:
+        import os, signal, subprocess, sys, tempfile
+        class Alarm(Exception): pass
+        armed, raised = [], 0
+        def raises(*_):
+            if armed:
+                armed.clear()
+                raise Alarm
+        before = signal.signal(signal.SIGALRM, raises)
+        done = os.path.join(tempfile.mkdtemp(), "done")
+        child = subprocess.Popen(["sh", "-c", f"seq 1 200000; touch {done}"])
+        signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+        while not os.path.exists(done):
+            try:
+                armed.append(True)
+                while not os.path.exists(done):
+                    sys.stderr.write(".")
+                armed.clear()
+            except Alarm:
+                raised += 1
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        child.wait()
+        _ = signal.signal(signal.SIGALRM, before)
+        assert raised > 10, raised""")
+    seen = kernel.wait(msg_id)
+    assert text(seen) == "".join(f"{n}\n" for n in range(1, 200001))
+
+
 def _shown(kernel: LiveKernel, code: str) -> list[Seen]:
     msg_id = kernel.submit(code)
     kernel.wait(msg_id)
