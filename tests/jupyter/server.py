@@ -161,6 +161,10 @@ class Server:
         """Jupyter's session models by path."""
         return {model["path"]: model for model in self.get("/api/sessions")}
 
+    def row(self, path: str) -> Any:
+        """That of a notebook's session, once it is there: a session's kernel is told a moment before."""
+        return eventually(lambda: self.rows().get(path), 30, f"a row of {path}")
+
     def kernel_of(self, name: str) -> str:
         """The kernel id of a session."""
         rows = self.get("/kernel-runtime/api/sessions")

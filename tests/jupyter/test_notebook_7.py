@@ -15,7 +15,6 @@ import pytest
 from tests.contract.stock import executions, running_session
 from tests.jupyter.installed import Installed
 from tests.jupyter.server import TOKEN, Server
-from tests.support import eventually
 
 pytestmark = pytest.mark.timeout(300)  # a wheel is built for it
 
@@ -46,8 +45,7 @@ def test_an_agents_session_is_its_notebook_with_a_running_kernel(notebook: Noteb
     with running_session("flights", cwd=notebook.root, notebook=where) as session:
         session.execute("delays = [3, 14, 15]")
         kernel_id = notebook.kernel_of("flights")
-        row = eventually(lambda: notebook.rows().get("flights.ipynb"), what="it has a row")
-        assert row["kernel"]["id"] == kernel_id
+        assert notebook.row("flights.ipynb")["kernel"]["id"] == kernel_id
         text = page(notebook, "/notebooks/flights.ipynb")
         assert '"notebookPage": "notebooks"' in text
         assert "@kernel-runtime/lab" in text

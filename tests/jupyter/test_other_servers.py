@@ -71,7 +71,7 @@ def test_installation_enables_it(wheel: Installed, root: Path) -> None:
     with running_session("installed", cwd=root, notebook=root / "installed.ipynb"):
         server.start()
         try:
-            assert server.rows()["installed.ipynb"]["kernel"]["id"] == server.kernel_of("installed")
+            assert server.row("installed.ipynb")["kernel"]["id"] == server.kernel_of("installed")
         finally:
             server.stop()
 
@@ -97,7 +97,7 @@ def test_what_was_disabled_is_enabled_by_the_documented_lines(
         server.start()
         try:
             kernel_id = server.kernel_of("found")
-            assert server.rows()["found.ipynb"]["kernel"]["id"] == kernel_id
+            assert server.row("found.ipynb")["kernel"]["id"] == kernel_id
             with server.channels(kernel_id) as channels:
                 assert channels.run("print(6 * 7)")[1] == "42\n"
             assert executions(session)[-1].principal != "human:unknown"

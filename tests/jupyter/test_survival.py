@@ -31,8 +31,7 @@ def test_killed_over_a_running_cell_it_comes_back_to_the_same_kernel(
     kernel_id = server.kernel_of(session.name)
     eventually(lambda: kernel_id in server.kernels(), what="attached")
     path = f"{session.name}.ipynb"
-    eventually(lambda: path in server.rows(), what="its row")
-    row = server.rows()[path]
+    row = server.row(path)
     kernel = kernel_of(session)
     with server.channels(kernel_id) as channels:
         channels.execute(_waits(gate))
