@@ -64,8 +64,12 @@ class Overviews:
             if not spawn.is_running(file):
                 common = await asyncio.to_thread(_of_stopped, file)
             else:
+                lost, row = await self.loss(file, principal)
                 common = await self._of_running(session, file)
-                lost = await self.has_lost(file, principal)
+                if lost and not _is_as_late(common, row):
+                    # made before the kernel ended: a loss beside cells that live would be told as another's
+                    self.forget(session.session_id)
+                    common = await self._of_running(session, file)
         except SupervisorFault as fault:
             if not fault.fields.get("gone"):
                 raise
@@ -93,8 +97,8 @@ class Overviews:
             self._made[session.session_id] = (loop.time(), document)
             return document
 
-    async def has_lost(self, file: SessionFile, principal: str) -> bool:
-        """Whether the heap that this person knew is gone.
+    async def loss(self, file: SessionFile, principal: str) -> tuple[bool, dict[str, Any]]:
+        """Whether the heap that this person knew is gone, and the session's row that says so.
 
         Looking at the page is what makes it known: they join each incarnation once. Whoever has lost a heap
         joins the next one when they have accepted that.
@@ -103,13 +107,20 @@ class Overviews:
         row = await line.row(within=REQUEST_TIMEOUT)
         lost = row.get("heap_lost")  # None: the supervisor is of an older version
         if lost is not None and (lost or row["state"] not in _UP or _knows(line, row["incarnation"])):
-            return bool(lost)
+            return bool(lost), row
         await line.attach()
-        return line.heap_lost
+        return line.heap_lost, row
 
     def forget(self, session_id: str) -> None:
         """What was made of it is no longer so."""
         self._made.pop(session_id, None)
+
+
+def _is_as_late(document: Mapping[str, Any], row: Mapping[str, Any]) -> bool:
+    """Whether it may have been made after the row: what the row says has ended is over there too."""
+    if document["incarnation"] != row["incarnation"]:
+        return bool(document["incarnation"] > row["incarnation"])
+    return row["state"] in _UP or document["state"] not in _UP
 
 
 def _knows(line: AsyncSession, incarnation: int) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from kernel_runtime.core.projection import source_digest
 from kernel_runtime.core.reconcile import reconcile
-from kernel_runtime.jupyter.overview import Overviews, document_of
+from kernel_runtime.jupyter.overview import Overviews, _is_as_late, document_of
 from kernel_runtime.model.execution import Cell
 
 
@@ -127,7 +127,7 @@ def polled(line: Line, times: int = 3, **state: Any) -> bool:
 
     async def poll() -> bool:
         overviews = Overviews(kernels)
-        return [await overviews.has_lost(file, "human:ada") for _ in range(times)][-1]
+        return [(await overviews.loss(file, "human:ada"))[0] for _ in range(times)][-1]
 
     return asyncio.run(poll())
 
@@ -152,3 +152,16 @@ def test_a_supervisor_of_before_is_asked_as_before() -> None:
     assert not polled(line)
     assert polled(line, heap_lost=True, incarnation=2)
     assert line.asked == ["row", "attach"] * 3
+
+
+def test_a_loss_is_told_beside_what_was_looked_at_after_it() -> None:
+    """The two are asked one after the other. A kernel that died in between made a document of living cells
+    with a loss in it, which the page could only understand as that of an earlier incarnation's heap.
+    """
+    died = {"incarnation": 1, "state": "dead"}
+    assert not _is_as_late(shown(cell("a")), died)
+    assert _is_as_late(shown(cell("a"), state="dead"), died)
+    again = {"incarnation": 2, "state": "idle"}
+    assert not _is_as_late(shown(cell("a"), state="dead"), again)
+    assert _is_as_late(shown(cell("a"), incarnation=2), again)
+    assert _is_as_late(shown(cell("a"), incarnation=2), died)
