@@ -277,6 +277,17 @@ class Channels:
             if last(found[-1]):
                 return found
 
+    def connected(self) -> None:
+        """As a page does that connects: ask what kernel it is, until what is published is heard too.
+
+        The server subscribes to that for it, which takes a moment, and stock waits for it only where the
+        kernel is idle. What a cell prints meanwhile is in the journal and the document, not on this socket.
+        """
+        heard = False
+        while not heard:
+            self.send("control", "kernel_info_request", {})
+            heard = any(m["channel"] == "iopub" for m in self.until(lambda m: m["channel"] == "control"))
+
     def reply(self, msg_id: str) -> Message:
         """The reply to one request."""
         return self.until(lambda m: _is_reply(m, msg_id))[-1]

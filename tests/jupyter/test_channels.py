@@ -83,6 +83,7 @@ def test_a_page_connects_while_a_cell_runs(
     with server.channels(kernel_id) as channels:
         msg_id = channels.send("shell", "kernel_info_request", {})
         assert channels.reply(msg_id)["content"]["status"] == "ok"
+        channels.connected()
         gate.write_text("")
         assert channels.until(lambda m: m["msg_type"] == "stream")[-1]["content"]["text"] == "on\n"
     assert running.wait(timeout=20).outcome == "ok"

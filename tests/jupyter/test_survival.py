@@ -43,6 +43,7 @@ def test_killed_over_a_running_cell_it_comes_back_to_the_same_kernel(
     assert "Traceback" not in server.log.read_text()
     # a page connects while the cell runs, and sees its end
     with server.channels(kernel_id) as channels:
+        channels.connected()
         gate.write_text("on")
         found = channels.until(lambda m: m["msg_type"] == "stream")
         assert found[-1]["content"]["text"] == "ends\n"
