@@ -83,16 +83,23 @@ class _Nothing(Effects):
         sys.addaudithook(lambda _event, _args: None)
 
 
+class _Without(Effects):
+    """No hook at all."""
+
+    def install(self, own: Iterable[str] = (), capture: object = None) -> None:
+        pass
+
+
 class _Process:
     """A fork that runs the cell when it is told to, and tells the processor time that it took."""
 
-    def __init__(self, files: list[str], effects: Effects, *, hook: bool) -> None:
+    def __init__(self, files: list[str], effects: Effects) -> None:
         asked, self._ask = os.pipe()
         self._answer, answer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._ask)  # so that its end is seen, should we die
-            _serve(asked, answer, files, effects, hook=hook)
+            _serve(asked, answer, files, effects)
 
     def cell(self) -> float:
         os.write(self._ask, b"g")
@@ -103,10 +110,9 @@ class _Process:
         os.waitpid(self._pid, 0)
 
 
-def _serve(asked: int, answer: int, files: list[str], effects: Effects, *, hook: bool) -> None:
+def _serve(asked: int, answer: int, files: list[str], effects: Effects) -> None:
     kept = set(sys.modules)
-    if hook:
-        effects.install()
+    effects.install()
     while os.read(asked, 1) == b"g":
         for name in sys.modules.keys() - kept:
             del sys.modules[name]
@@ -130,11 +136,7 @@ def run(*, quick: bool = False) -> list[Result]:
         files = [os.path.join(directory, str(number)) for number in range(_FILES)]
         for file in files:
             Path(file).write_text("x" * 100)
-        processes = [
-            _Process(files, Effects(), hook=True),
-            _Process(files, _Nothing(), hook=True),
-            _Process(files, Effects(), hook=False),
-        ]
+        processes = [_Process(files, effects) for effects in (Effects(), _Nothing(), _Without())]
         rounds = []
         for turn in range(6 if quick else 100):
             turns = processes if turn % 2 else processes[::-1]
