@@ -55,9 +55,10 @@ def said_everywhere(session: kr.Session) -> list[str]:
     session.answer(SECRET)
     assert first.wait(timeout=30).outcome == "ok"
     failed = session.execute("raise ValueError(secret)")
-    session.spawn([sys.executable, "-c", f"print({WRITTEN})", SECRET])
+    spawned = session.spawn([sys.executable, "-c", f"print({WRITTEN})", SECRET])
     session.claim(f"{SECRET} works", probe="expr True")
-    eventually(lambda: holding(load("alice").directory / "processes"), what="the process has said it")
+    log = load("alice").directory / "processes" / f"{spawned.process_id}.log"
+    eventually(lambda: str(log) in holding(log.parent), what="what the process said is in its log")
     return [first.execution_id, failed.execution_id]
 
 
