@@ -23,6 +23,7 @@ Each carries `message` (what failed, on what), `hint` (what to do next) and `fie
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -163,11 +164,15 @@ class StorageFault(EnvironmentFault):
 
 
 class DiskFull(StorageFault):
-    """No space left for the journal."""
+    """No space left, on the disk or in the user's quota."""
+
+    ERRNOS: ClassVar[frozenset[int]] = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 
 class ReadOnlyStorage(StorageFault):
-    """The journal's storage does not accept writes."""
+    """Storage that does not accept our writes."""
+
+    ERRNOS: ClassVar[frozenset[int]] = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 class JournalNewer(EnvironmentFault):

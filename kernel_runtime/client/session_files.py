@@ -9,7 +9,6 @@ creates it and nobody ever sees half of one. What the directory holds besides is
 from __future__ import annotations
 
 import contextlib
-import errno
 import fcntl
 import os
 import shutil
@@ -207,11 +206,11 @@ def _storage_faults(name: str) -> Iterator[None]:
         yield
     except OSError as error:
         where = str(error.filename or places.sessions_dir())
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in DiskFull.ERRNOS:
             raise DiskFull(
                 f"session {name}: no space left at {where}", hint="free some space, or set KRT_HOME elsewhere"
             ) from error
-        if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno in ReadOnlyStorage.ERRNOS:
             raise ReadOnlyStorage(
                 f"session {name}: {where} cannot be written ({error.strerror})",
                 hint="set KRT_HOME to a directory of your own",

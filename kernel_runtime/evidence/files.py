@@ -5,7 +5,6 @@ Invariant: after a failure nothing is left that was not there before.
 
 from __future__ import annotations
 
-import errno
 import fcntl
 import os
 import uuid
@@ -64,9 +63,9 @@ def append_line(target: Path, line: bytes) -> None:
 
 def fault(error: OSError, path: Path) -> KernelRuntimeError:
     """What the operating system refused, in the words of errors.py."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in DiskFull.ERRNOS:
         return DiskFull(f"no space left to write {path}", hint="free some space; nothing of it was left")
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+    if error.errno in ReadOnlyStorage.ERRNOS:
         return ReadOnlyStorage(f"cannot write {path}: {error.strerror}", hint="check who may write there")
     return StorageFault(f"cannot write {path}: {error.strerror or error}", hint="name another file")
 

@@ -5,7 +5,6 @@ Nothing here decides anything: a fault keeps its class, names the file and says 
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 
 import apsw
@@ -18,9 +17,6 @@ from kernel_runtime.errors import (
     ReadOnlyStorage,
     StorageFault,
 )
-
-_NO_SPACE = frozenset({errno.ENOSPC, errno.EDQUOT})
-_NO_WRITING = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
 def disk_full(path: Path, why: object) -> DiskFull:
@@ -72,16 +68,16 @@ def busy(path: Path, why: object, pid: int | None = None) -> JournalBusy:
 
 def from_os(error: OSError, path: Path) -> KernelRuntimeError:
     """The fault an OSError on the journal's files amounts to."""
-    if error.errno in _NO_SPACE:
+    if error.errno in DiskFull.ERRNOS:
         return disk_full(path, error.strerror)
-    if error.errno in _NO_WRITING:
+    if error.errno in ReadOnlyStorage.ERRNOS:
         return read_only(path, error.strerror)
     return _storage(path, error)
 
 
 def from_sqlite(error: apsw.Error, path: Path, system_errno: int = 0) -> KernelRuntimeError:
     """The fault an apsw error amounts to; `system_errno` is errno of the failed call, 0 if none."""
-    if isinstance(error, apsw.FullError) or system_errno in _NO_SPACE:
+    if isinstance(error, apsw.FullError) or system_errno in DiskFull.ERRNOS:
         return disk_full(path, error)
     if isinstance(error, apsw.CorruptError | apsw.NotADBError | apsw.FormatError):
         return corrupt(path, error)
@@ -89,7 +85,7 @@ def from_sqlite(error: apsw.Error, path: Path, system_errno: int = 0) -> KernelR
         return busy(path, error)
     if isinstance(error, apsw.ReadOnlyError | apsw.PermissionsError):
         return read_only(path, error)
-    if isinstance(error, apsw.CantOpenError | apsw.IOError) and system_errno in _NO_WRITING:
+    if isinstance(error, apsw.CantOpenError | apsw.IOError) and system_errno in ReadOnlyStorage.ERRNOS:
         return read_only(path, error)
     return _storage(path, error)
 

@@ -122,11 +122,11 @@ def mark_of(path: Path) -> Mark | None:
 
 def fault(error: OSError, path: Path) -> KernelRuntimeError:
     """The error that a person is told."""
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if error.errno in DiskFull.ERRNOS:
         return DiskFull(
             f"no space left to write {path}", hint="free some space; the old file is there", path=str(path)
         )
-    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+    if error.errno in ReadOnlyStorage.ERRNOS:
         return ReadOnlyStorage(
             f"cannot write {path}: {error.strerror}", hint="check who may write there", path=str(path)
         )

@@ -7,7 +7,6 @@ Tells on `--ready-fd` one line of JSON: `{"ok": true}` once the session can be u
 from __future__ import annotations
 
 import argparse
-import errno
 import fcntl
 import json
 import logging
@@ -68,14 +67,14 @@ def _is_alive(holder: bytes) -> bool:
 
 def _told(error: Exception, directory: Path) -> KernelRuntimeError:
     """Why it could not start: the disk's fault where it is that, else ours."""
-    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+    if isinstance(error, OSError) and error.errno in DiskFull.ERRNOS:
         return DiskFull(
             f"the supervisor could not start: no space left at {error.filename or directory}",
             hint="free some space, then do the same again; what was acknowledged before is safe",
         )
-    if isinstance(error, OSError) and error.errno == errno.EROFS:
+    if isinstance(error, OSError) and error.filename and error.errno in ReadOnlyStorage.ERRNOS:
         return ReadOnlyStorage(
-            f"the supervisor could not start: {error.filename or directory} is read-only",
+            f"the supervisor could not start: {error.filename}: {error.strerror}",
             hint="make it writable, then do the same again; reading the record goes on working meanwhile",
         )
     return InternalFault(
