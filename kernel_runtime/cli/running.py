@@ -201,8 +201,8 @@ def ask(prompt: str, *, hidden: bool, still: Callable[[], bool]) -> str | None:
 
     None when somebody else answered meanwhile, or the question was withdrawn.
     """
-    write(2, clean(prompt))
     with _echo(0, on=not hidden):
+        write(2, clean(prompt))  # what is typed is echoed then and there, so the echo is off by now
         while not select.select([0], [], [], _WATCH)[0]:
             if not still():
                 write(2, "\n[krt: no longer asked]\n")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pty
 import re
+import select
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +13,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from kernel_runtime.cli import running
 from tests.support import eventually, krt, krt_json
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -68,6 +72,41 @@ def test_w26_a_password_is_not_echoed_and_in_no_file(
     assert "correct-horse" not in terminal.before
     assert status_of(terminal) == 0
     assert not [p for p in krt_home.rglob("*") if p.is_file() and b"correct-horse" in p.read_bytes()]
+
+
+@pytest.fixture
+def person() -> Iterator[int]:
+    """The other end of a terminal that is this process's stdin."""
+    master, slave = pty.openpty()
+    before = os.dup(0)
+    os.dup2(slave, 0)
+    yield master
+    os.dup2(before, 0)
+    for fd in (before, slave, master):
+        os.close(fd)
+
+
+def test_a_password_typed_as_soon_as_its_prompt_is_seen_is_not_echoed(
+    person: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The terminal echoes what is typed when it is typed, not when it is read: whoever saw the prompt while
+    the echo was still on had the start of a password on the screen.
+
+    Right: the echo is off before a prompt is shown, and on again when the answer has been read.
+    """
+
+    def shown(fd: int, text: str) -> None:
+        if text == "secret: ":
+            os.write(person, b"correct-horse\n")
+            # the kernel hands typed lines on, and echoes them, at its leisure
+            assert select.select([0], [], [], 30)[0] == [0]
+
+    monkeypatch.setattr(running, "write", shown)
+    assert running.ask("secret: ", hidden=True, still=lambda: True) == "correct-horse\n"
+    os.write(person, b"afterwards\n")
+    assert select.select([0], [], [], 30)[0] == [0]
+    echoed = os.read(person, 4096)
+    assert (b"correct-horse" in echoed, b"afterwards" in echoed) == (False, True), echoed
 
 
 def test_w25_a_question_answered_elsewhere_is_withdrawn_here(
