@@ -23,7 +23,7 @@ T = TypeVar("T")
 _PAUSE = 0.01
 
 
-def eventually(predicate: Callable[[], T], timeout: float = 10.0, what: str = "") -> T:
+def eventually(predicate: Callable[[], T], timeout: float = 30.0, what: str = "") -> T:
     """The first truthy value of `predicate()`.
 
     Raises:
@@ -39,6 +39,11 @@ def eventually(predicate: Callable[[], T], timeout: float = 10.0, what: str = ""
             name = what or getattr(predicate, "__name__", repr(predicate))
             raise AssertionError(f"not within {timeout} s: {name} (last value: {value!r})")
         pause.wait(_PAUSE)
+
+
+def waits(gate: Path) -> str:
+    """Lines of a cell that are done once somebody has made the file `gate`."""
+    return f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
 
 
 def krt(

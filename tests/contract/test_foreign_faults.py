@@ -83,7 +83,7 @@ def test_no_reply_is_told_to_a_stock_client_too(session):
 
 
 def test_a_reply_before_the_outputs_waits_for_them(session):
-    done = session.execute(steps("reply", "sleep 0.3", "say one", "say two", "idle"), timeout=20)
+    done = session.execute(steps("reply", "sleep 0.05", "say one", "say two", "idle"), timeout=20)
     assert (done.outcome, lines(done)) == ("ok", ["one", "two"])
     late = [entry.fact.late for entry in session.follow(0, timeout=0) if entry.kind == "OutputRecorded"]
     assert not any(late)
@@ -159,15 +159,19 @@ def test_input_is_asked_and_answered(session):
 
 
 @pytest.mark.parametrize("signum", [signal.SIGKILL, signal.SIGSEGV])
-def test_death_is_seen_at_once_with_its_signal(session, signum):
+def test_death_is_seen_at_once_with_its_signal(session, signum, tmp_path):
+    go = tmp_path / "go"
+    done = session.submit(steps("say last words", f"wait {go}", f"die {int(signum)}"))
     # a kernel without outbox can promise only what its socket had time to send
-    done = session.execute(steps("say last words", "sleep 0.2", f"die {int(signum)}"), timeout=20)
+    eventually(lambda: lines(done.refresh()) == ["last words"], what="its last words")
+    go.touch()
+    done.wait(20)
     assert (done.outcome, lines(done)) == ("died", ["last words"])
     assert done.json()["evidence"]["signal"] == signum
 
 
 def test_a_reply_that_waited_for_its_outputs_counts_though_the_kernel_dies(session):
-    done = session.execute(steps("reply", "sleep 0.2", f"die {int(signal.SIGKILL)}"), timeout=20)
+    done = session.execute(steps("reply", "sleep 0.7", f"die {int(signal.SIGKILL)}"), timeout=20)
     assert done.outcome == "ok"
     eventually(lambda: session.row()["state"] == "dead", what="the death is known")
 

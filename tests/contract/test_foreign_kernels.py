@@ -27,7 +27,7 @@ from tests.contract.stock import (
     until,
     until_idle,
 )
-from tests.support import eventually, krt, krt_json
+from tests.support import eventually, krt, krt_json, waits
 
 IPYKERNEL = [sys.executable, "-c", "from ipykernel.kernelapp import launch_new_instance as go; go()", "-f"]
 """stock ipykernel, started in a way that does not let ours take its place"""
@@ -66,10 +66,6 @@ def lines(execution: kr.Execution) -> list[str]:
 
 def in_language(session: kr.Session, python: str, bash: str) -> str:
     return bash if session.row()["kernel"] == "bash" else python
-
-
-def wait_for(path: Path) -> str:
-    return f"import os, time\nwhile not os.path.exists({str(path)!r}): time.sleep(0.05)"
 
 
 @on(*EVERY)
@@ -127,9 +123,9 @@ def test_interrupt(session):
     )
     running = session.submit(code)
     eventually(lambda: lines(running.refresh()) == ["on"], 20, "it runs")
-    reached = session.interrupt()
-    assert reached.ended
-    assert running.wait(10).outcome == "interrupted"
+    session.interrupt()
+    # whether within the ladder's patience is the kernel's affair: its first traceback may take it longer
+    assert running.wait(30).outcome == "interrupted"
     done = session.execute(in_language(session, "print('next')", "echo next"), timeout=30)
     assert (done.outcome, lines(done)) == ("ok", ["next"])
 
@@ -147,8 +143,8 @@ def test_a_kernel_that_an_interrupt_ends_has_died(session):
 def test_i18_interrupt_of_an_await(session):
     running = session.submit("import asyncio\nprint('on', flush=True)\nawait asyncio.sleep(30)")
     eventually(lambda: lines(running.refresh()) == ["on"], 20, "it runs")
-    assert session.interrupt().ended
-    assert running.wait(5).outcome == "interrupted"
+    session.interrupt()
+    assert running.wait(20).outcome == "interrupted"
 
 
 @on(*EVERY)
@@ -179,7 +175,7 @@ def test_restart(session):
 @on(*EVERY)
 def test_an_adopted_kernel_in_mid_cell_is_heard_to_the_end(session, tmp_path):
     go = tmp_path / "go"
-    python = f"print('one', flush=True)\n{wait_for(go)}\nprint('two')"
+    python = f"print('one', flush=True)\n{waits(go)}print('two')"
     bash = f"echo one; while [ ! -e {go} ]; do sleep 0.05; done; echo two"
     running = session.submit(in_language(session, python, bash))
     eventually(
@@ -202,7 +198,7 @@ def test_an_adopted_kernel_in_mid_cell_is_heard_to_the_end(session, tmp_path):
 @on("ipykernel")
 def test_the_reply_of_an_adopted_ipykernel_is_not_lost(session, tmp_path):
     go = tmp_path / "go"
-    code = f"print('on', flush=True)\n{wait_for(go)}\n1 / 0"
+    code = f"print('on', flush=True)\n{waits(go)}1 / 0"
     running = session.submit(code)
     eventually(lambda: lines(running.refresh())[:1] == ["on"], 20, "it runs")
     replace_supervisor(session)
@@ -262,12 +258,15 @@ def run_ok(session: kr.Session) -> bool:
 
 
 @on("ipykernel")
-def test_two_clients_one_error_m42(session):
+def test_two_clients_one_error_m42(session, tmp_path):
+    gate = tmp_path / "gate"
     with stock_client(session, "ada") as ada, stock_client(session, "ben") as ben:
-        failing = ada.execute("import time\nprint('on', flush=True)\ntime.sleep(1)\n1 / 0")
+        failing = ada.execute(f"print('on', flush=True)\n{waits(gate)}1 / 0")
         until(ben, failing, lambda m: m["msg_type"] == "stream")
         of_ben = ben.execute("print('ben runs')")
         of_ada = ada.execute("1")
+        eventually(lambda: len(executions(session)) == 3, what="all are queued")
+        gate.touch()
         assert reply_to(ada, failing)["content"]["status"] == "error"
         assert reply_to(ben, of_ben)["content"]["status"] == "ok"
         assert reply_to(ada, of_ada)["content"]["status"] == "aborted"

@@ -31,7 +31,7 @@ from tests.contract.stock import (
     until,
     until_idle,
 )
-from tests.support import eventually
+from tests.support import eventually, waits
 
 
 @pytest.fixture
@@ -66,12 +66,15 @@ def both_idle(client: BlockingKernelClient, *msg_ids: str) -> dict[str, list[Mes
     return said
 
 
-def test_m42_a_failing_cell_aborts_its_own_clients_queue_and_nobody_elses(session):
+def test_m42_a_failing_cell_aborts_its_own_clients_queue_and_nobody_elses(session, tmp_path):
+    gate = tmp_path / "gate"
     with stock_client(session, "ada") as ada, stock_client(session, "ben") as ben:
-        failing = ada.execute("import time\nprint('on', flush=True)\ntime.sleep(1)\n1 / 0")
+        failing = ada.execute(f"print('on', flush=True)\n{waits(gate)}1 / 0")
         until(ben, failing, lambda m: m["msg_type"] == "stream")
         of_ben = ben.execute("print('ben runs')")
         of_ada = ada.execute("print('ada does not')")
+        eventually(lambda: len(executions(session)) == 3, what="all are queued")
+        gate.touch()
         assert reply_to(ada, failing)["content"]["status"] == "error"
         assert reply_to(ada, of_ada)["content"]["status"] == "aborted"
         assert reply_to(ben, of_ben)["content"]["status"] == "ok"
@@ -125,13 +128,16 @@ def _wire(session: kr.Session, key: bytes | None = None) -> WireSession:
     return WireSession(key=key if key is not None else connection.key.encode(), username="ada")
 
 
-def test_a_client_that_comes_back_with_its_identity_gets_its_reply(session):
+def test_a_client_that_comes_back_with_its_identity_gets_its_reply(session, tmp_path):
     wire = _wire(session)
     shell = _raw(session, "shell", zmq.DEALER, b"the-same")
-    request = wire.msg("execute_request", {"code": "import time; time.sleep(0.5); 5"})
+    gate = tmp_path / "gate"
+    # what is sent before the other side has seen the close goes nowhere, and nobody can see that it has
+    request = wire.msg("execute_request", {"code": waits(gate) + "time.sleep(0.5)\n5"})
     wire.send(shell, request)
     eventually(lambda: session.row()["executions"] == 1, what="the request arrived")
     shell.close()
+    gate.touch()
     eventually(
         lambda: [row.outcome for row in executions(session)] == ["ok"], what="it ran without its client"
     )

@@ -63,7 +63,7 @@ def test_what_a_child_wrote_before_stands_before(kernel, own):
     for _ in range(15):
         shown = _shown(kernel, f"subprocess.run(['printf', 'child']); {own}")
         assert shown[0].kind == "stdout", [m.kind for m in shown]
-        assert shown[0].content["text"] in ("child", "childown\n")
+        assert shown[0].content["text"].startswith("child")  # text grows in its record, piece by piece
 
 
 def test_what_native_code_wrote_stands_before_the_result(kernel):

@@ -132,7 +132,13 @@ def test_fork_whose_child_falls_through(shared):
     assert reply(seen)["status"] == "ok"
     status = shared.run("print(os.waitpid(pid, 0)[1])")
     assert text(status) == "0\n"
-    assert sorted(text(shared.of(seen[0].parent)).split()) == ["child", "parent"]
+
+    def both() -> bool:
+        shared.collect()
+        # each is written in two pieces, so that one may stand in the middle of the other
+        return sorted(text(shared.of(seen[0].parent))) == sorted("child\nparent\n")
+
+    eventually(both, what="the child's line, which the watching thread reads")
 
 
 def test_the_marker_is_in_the_environment_of_children(shared):
