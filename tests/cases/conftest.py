@@ -52,7 +52,7 @@ def krt_home() -> Iterator[Path]:
 @pytest.fixture(scope="module")
 def _shared(krt_home: Path) -> Iterator[kr.Session]:
     with stopped("shared") as session:
-        session.execute("'warm'")
+        session.execute("1 / 0")  # loads what formats tracebacks, so that no interrupt has to wait for it
         yield session
 
 

@@ -79,9 +79,10 @@ def test_cell_that_prints_for_ever() -> None:
     """
     with bounded("endless", execution=MB, outbox=4 * MB) as session:
         session.execute("import os; n = 0")
+        session.execute("1 / 0")  # loads what formats tracebacks, so that the interrupt need not wait for it
         x = session.submit("while True:\n    print(os.urandom(512).hex()); n += 1025")
         eventually(lambda: entries(session, "GapRecorded", execution=x), timeout=20, what="the first gap")
-        sizes = []
+        sizes = [size_of(directory(session.name))]
         count = len(entries(session, "GapRecorded", execution=x))
         while len(entries(session, "GapRecorded", execution=x)) < count + 1:
             sizes.append(size_of(directory(session.name)))
@@ -95,7 +96,8 @@ def test_cell_that_prints_for_ever() -> None:
         kept = len(x.text)
         # the interrupt may fall between a print and its count, or into one
         assert 0 <= kept + sum(gap.bytes for gap in gaps) - printed <= 2 * 1025 + 100
-        assert len(gaps) < 20
+        # told once for each half of the outbox's bound, and now and then for being old; two reasons at most
+        assert len(gaps) <= 2 * (printed // (2 * MB) + 4)
         errors = [out["ename"] for out in x.outputs if out["output_type"] == "error"]
         assert errors == ["KeyboardInterrupt"], "how it ended is shown although it had said too much"
 
@@ -179,7 +181,11 @@ def test_free_disk_bound(krt_home: Path, monkeypatch: pytest.MonkeyPatch) -> Non
             assert session.execute("1 + 1", timeout=30).outcome == "ok"
     finally:
         monkeypatch.undo()
-        subprocess.run(["umount", str(small)], check=True)
+        # the kernel's parent outlives the stop by some milliseconds, and has its log open there
+        eventually(
+            lambda: subprocess.run(["umount", str(small)], capture_output=True, check=False).returncode == 0,
+            what="nobody uses the disk any more",
+        )
 
 
 @pytest.mark.parametrize("text", ["{", '{"executions": 5}', '{"message": "big"}', "[]"])

@@ -13,36 +13,42 @@ from kernel_runtime.client import session_files
 from kernel_runtime.errors import StillRunning
 from tests.cases.conftest import Attach
 from tests.cases.support import cell_of, notebook_of, running, stopped
-from tests.support import eventually
+from tests.support import eventually, waits
 
 
-def test_m42_failing_cell_aborts_its_own_client_only(shared: kr.Session, attach: Attach) -> None:
+def test_m42_failing_cell_aborts_its_own_client_only(
+    shared: kr.Session, attach: Attach, tmp_path: Path
+) -> None:
     """A stock kernel aborts everybody's queue when one cell fails. Here A's failure aborts what A had
     queued and nothing of B's.
     """
     b = attach(shared.name, principal="agent:b")
-    failing = shared.submit("import time; time.sleep(0.3); 1 / 0")
+    gate = tmp_path / "gate"
+    failing = shared.submit(waits(gate) + "1 / 0")
     eventually(lambda: running(shared, failing), what="running")
     of_a, of_b = shared.submit("'a'"), b.submit("'b'")
-    assert failing.wait(timeout=5).outcome == "error"
+    gate.touch()
+    assert failing.wait(timeout=30).outcome == "error"
     assert of_a.wait(timeout=5).outcome == "aborted"
     assert of_a.evidence["after"] == failing.execution_id
     assert (of_b.wait(timeout=5).outcome, of_b.text) == ("ok", "'b'")
 
 
-def test_m43_time_limit_and_the_next_call(shared: kr.Session) -> None:
+def test_m43_time_limit_and_the_next_call(shared: kr.Session, tmp_path: Path) -> None:
     """A time limit ends the waiting and not the cell. The next call is queued behind it; the two do not
     overlap, and both have their outcome.
     """
     shared.execute("import time; spans = []")
-    cell = "began = time.monotonic(); time.sleep({}); spans.append((began, time.monotonic()))"
+    cell = "began = time.monotonic()\n{}spans.append((began, time.monotonic()))"
+    gate = tmp_path / "gate"
     with pytest.raises(StillRunning) as limit:
-        shared.execute(cell.format(1.5), timeout=0.3)
+        shared.execute(cell.format(waits(gate)), timeout=0.3)
     first = shared.execution(limit.value.fields["execution_id"])
-    assert first.status == "running"
-    second = shared.submit(cell.format(0.01))
+    eventually(lambda: running(shared, first), what="running")
+    second = shared.submit(cell.format(""))
     assert second.status == "queued"
-    assert second.wait(timeout=10).outcome == "ok"
+    gate.touch()
+    assert second.wait(timeout=30).outcome == "ok"
     assert first.refresh().outcome == "ok"
     assert shared.execute("len(spans), spans[0][1] <= spans[1][0]").text == "(2, True)"
 
@@ -80,12 +86,14 @@ def test_m45_person_edits_the_file_while_the_agent_runs(tmp_path: Path) -> None:
                 }
             )
 
-        x = session.submit("import time; time.sleep(0.5); print('agent')", cell_id="third")
+        gate = tmp_path / "gate"
+        x = session.submit(waits(gate) + "print('agent')", cell_id="third")
         eventually(lambda: running(session, x), what="running")
         edit(path, theirs)
         status = session.status()
         assert status.cells["first"].truth == "edited"
         assert status.cells["new"].truth == "not-run"
+        gate.touch()
         assert x.wait(timeout=10).outcome == "ok"
         cell_of(session.name, x)
 
@@ -106,13 +114,15 @@ def test_m45_both_change_one_cell(tmp_path: Path) -> None:
     path = tmp_path / "conflict.ipynb"
     with stopped("m45-one", notebook=str(path)) as session:
         cell_of(session.name, session.execute("y = 1", cell_id="same"))
-        x = session.submit("import time; time.sleep(0.5); y = 2; y", cell_id="same")
+        gate = tmp_path / "gate"
+        x = session.submit(waits(gate) + "y = 2; y", cell_id="same")
         eventually(lambda: running(session, x), what="running")
 
         def theirs(document: dict[str, Any]) -> None:
             next(c for c in document["cells"] if c["id"] == "same")["source"] = "y = 'human'"
 
         edit(path, theirs)
+        gate.touch()
         x.wait(timeout=10)
         cell_of(session.name, x)
         cells = notebook_of(session.name).cells

@@ -78,12 +78,14 @@ def test_d14_kernel_holds_its_gil(fresh: kr.Session) -> None:
     the silence as evidence, and the cell's own outcome in the end.
     """
     fresh.execute("import ctypes")
-    x = fresh.submit("ctypes.PyDLL(None).sleep(9)")
-    status = status_when(fresh, lambda s: s.state == "unresponsive", timeout=9, what="unresponsive")
-    assert status.why["control"] == "silent"
+    x = fresh.submit("ctypes.PyDLL(None).sleep(14)")
+    # by the row: a status asks the kernel too, and waits for it
+    eventually(lambda: state(fresh) == "unresponsive", timeout=12, what="unresponsive")
+    status = fresh.status()
+    assert (status.state, status.why["control"]) == ("unresponsive", "silent")
     assert status.why["seconds"] >= 5
     assert process.identify(kernel_pid(fresh)) is not None
-    assert x.wait(timeout=15).outcome == "ok"
+    assert x.wait(timeout=40).outcome == "ok"
     eventually(lambda: state(fresh) == "idle", what="idle again")
     assert "KernelDied" not in {e.kind for e in entries(fresh)}
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import threading
+from pathlib import Path
 
 import pytest
 
@@ -11,15 +12,14 @@ import kernel_runtime as kr
 from kernel_runtime import process
 from kernel_runtime.client.status import Status
 from kernel_runtime.errors import NotBlocked
-from tests.cases.support import blocked, entries, running, status_when
-from tests.support import eventually
+from tests.cases.support import blocked, entries, kernel_pid, running, status_when
+from tests.support import eventually, waits
 
 
 def test_i18_interrupt_of_an_await(shared: kr.Session) -> None:
     """A stock kernel leaves `await asyncio.sleep(30)` alone until a message comes on shell. Here the
     interrupt wakes the loop: interrupted within a second, and the next cell runs.
     """
-    shared.execute("1 / 0")  # loads what formats tracebacks: the interrupt is what is timed
     x = shared.submit("import asyncio; await asyncio.sleep(30)")
     eventually(lambda: running(shared, x), what="running")
     told = shared.interrupt()
@@ -97,21 +97,26 @@ def test_interrupt_of_a_cell_that_holds_its_gil(shared: kr.Session) -> None:
     shared.execute("import ctypes")
     x = shared.submit("print('now'); ctypes.PyDLL(None).sleep(8)")
     eventually(lambda: "now" in x.refresh().text, what="its own code runs")
+    # until it sleeps the kernel still hears messages
+    channel = Path(f"/proc/{kernel_pid(shared)}/wchan")
+    eventually(lambda: "nanosleep" in channel.read_text(), what="the call that keeps the GIL")
     told = shared.interrupt()
     assert (told.reached, told.ended) == ("signal", True)
     assert x.wait(timeout=2).outcome == "interrupted"
 
 
-def test_interrupt_that_nothing_hears(shared: kr.Session) -> None:
+def test_interrupt_that_nothing_hears(shared: kr.Session, tmp_path: Path) -> None:
     """A cell that ignores SIGINT is not killed unasked: the ladder ends with an offer, the cell goes on."""
+    gate = tmp_path / "gate"
     source = (
-        "import signal, time\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
-        "print('deaf'); time.sleep(4.5); print('done all the same')"
+        "import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+        f"print('deaf')\n{waits(gate)}print('done all the same')"
     )
     x = shared.submit(source)
     eventually(lambda: "deaf" in x.refresh().text, what="its own code runs")
     told = shared.interrupt()
     assert (told.steps, told.ended) == (["message", "signal"], False)
     assert told.offer == f"krt restart {shared.name}"
+    gate.touch()
     assert x.wait(timeout=10).text == "deaf\ndone all the same\n"
     assert shared.execute("'on'").text == "'on'"

@@ -30,8 +30,9 @@ def test_s48_killed_while_it_writes_the_notebook() -> None:
         path = Path(session_files.load("s48").notebook)
         session.execute("for i in range(40_000): print('line', i)", cell_id="large")
         eventually(lambda: whole(path) == ["large"], what="first write")
-        killed_writing = 0
-        for turn in range(6):
+        turns = killed_writing = 0
+        while killed_writing < 3 and turns < 30:  # a draft may come and go between two looks
+            turn, turns = turns, turns + 1
             session.execute(f"print({turn})", cell_id=f"c{turn}")
             pid = int(session.row()["supervisor_pid"])
             draft = path.with_name(f".{path.name}.krt-{pid}")
@@ -43,7 +44,7 @@ def test_s48_killed_while_it_writes_the_notebook() -> None:
                 assert found
         assert killed_writing >= 3
         session.execute("'end'", cell_id="end")
-        expected = ["large", *(f"c{i}" for i in range(6)), "end"]
+        expected = ["large", *(f"c{i}" for i in range(turns)), "end"]
         eventually(lambda: whole(path) == expected, what="all cells in the notebook")
         left = [name for name in os.listdir(path.parent) if name.startswith(f".{path.name}.krt-")]
         assert left == []
