@@ -83,7 +83,7 @@ def test_a_name_with_parentheses_does_not_confuse_stat() -> None:
                 timeout=10,
                 what="the odd name",
             )
-            assert process.run_state(child.pid) == "S"
+            eventually(lambda: process.run_state(child.pid) == "S", what="it pauses")
             who = process.identify(child.pid)
             assert who is not None
             assert who.start_time > 0

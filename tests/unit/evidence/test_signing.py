@@ -133,8 +133,11 @@ def test_a_key_that_an_agent_holds(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("SSH_AUTH_SOCK", str(tmp_path / "socket"))
     agent = subprocess.Popen(["ssh-agent", "-D", "-a", str(tmp_path / "socket")], stdout=subprocess.DEVNULL)
     try:
-        eventually((tmp_path / "socket").exists, what="the agent listens")
-        subprocess.run(["ssh-add", "-q", str(key)], check=True)
+        # its socket has a name before it listens
+        eventually(
+            lambda: subprocess.run(["ssh-add", "-q", key], capture_output=True, check=False).returncode == 0,
+            what="the agent takes the key",
+        )
         key.unlink()
         public = key.with_name("key.pub")
         assert signing.sign(public, b"x", "n").key == " ".join(public.read_text().split()[:2])

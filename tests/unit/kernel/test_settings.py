@@ -196,10 +196,10 @@ def test_no_code_of_the_users_is_run():
 
 def test_the_cost_is_bounded():
     world()
-    began = time.perf_counter()
+    began = time.thread_time()  # what it costs, whoever else has the processor meanwhile
     for _ in range(10):
         world()
-    assert (time.perf_counter() - began) / 10 < 0.05  # 2 ms on a quiet machine
+    assert (time.thread_time() - began) / 10 < 0.05  # 2 ms on a quiet machine
 
 
 # -- what may change the heap between executions
