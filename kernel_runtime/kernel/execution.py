@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 import os
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from types import TracebackType
@@ -42,6 +43,8 @@ class Interrupts:
     def __init__(self) -> None:
         self.execution: Execution | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.ending = threading.Lock()
+        """held while an execution is let go of, and by whoever signals one and must hit no later one"""
         self._handler = self._on_sigint
 
     def install(self) -> None:
@@ -65,6 +68,11 @@ class Interrupts:
         execution.interruptible = True
         if execution.missed != before:
             raise KeyboardInterrupt
+
+    def let_go(self) -> None:
+        """Nothing is executed any more; a signal that is on its way to this execution comes first."""
+        with self.ending:
+            self.execution = None
 
     def note(self) -> None:
         """A SIGINT went to this process, though the handler may not be what got it."""

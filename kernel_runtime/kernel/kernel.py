@@ -220,7 +220,7 @@ class SessionKernel(IPythonKernel):
         self._reply(ident, parent, reply, metadata)
         reach("kernel-after-reply")
         if main:
-            self.interrupts.execution = None
+            self.interrupts.let_go()
 
     def _begin(self, execution: Execution) -> None:
         os.environ["KRT_EXECUTION"] = execution.msg_id
@@ -397,6 +397,19 @@ class SessionKernel(IPythonKernel):
         if value == "\x04":
             raise EOFError
         return value
+
+    async def interrupt_request(self, stream: Any, ident: Any, parent: dict[str, Any]) -> None:
+        """As ever, unless it names an execution that is over: by the time we are heard another may run."""
+        meant = parent["content"].get("execution")
+        with self.interrupts.ending:
+            running = self.interrupts.execution
+            over = meant in self._seen and (running is None or running.msg_id != meant)
+            if not over:
+                await super().interrupt_request(stream, ident, parent)
+                return
+        self.session.send(
+            stream, "interrupt_reply", {"status": "ok", "interrupted": False}, parent, ident=ident
+        )
 
     def _send_interrupt_children(self) -> None:
         super()._send_interrupt_children()

@@ -508,7 +508,8 @@ class Keeper:
             # one or the other, as its kernelspec says: a second interrupt would hit what comes after
             process.signal_group(self.record.process, signal.SIGINT)
         else:
-            frames = self.link.signer.build("interrupt_request", b"{}", session=self._probe_session)
+            content = b"{}" if foreign else {"execution": command.msg_id}
+            frames = self.link.signer.build("interrupt_request", content, session=self._probe_session)
             self.link.send("control", frames)
         if command.how == "message" and foreign:
             # wakes an event loop that waits in `await`, for kernels that need it (ipykernel)

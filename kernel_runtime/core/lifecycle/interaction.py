@@ -153,7 +153,7 @@ def _climb(state: State, ladder: Ladder, now: int) -> Result:
     running = replace(state.running, interrupts=(*state.running.interrupts, (ladder.reached, now)))
     return replace(state, ladder=ladder, running=running), [
         m.Append(drafts=(Draft(fact, ladder.principal, state.incarnation),)),
-        m.SendInterrupt(how=ladder.reached),
+        m.SendInterrupt(how=ladder.reached, msg_id=running.execution.msg_id),
     ]
 
 

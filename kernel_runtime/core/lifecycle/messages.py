@@ -231,6 +231,8 @@ class SendInterrupt(Command, frozen=True, kw_only=True):
     """`how`: `message` (interrupt_request on control) or `signal` (SIGINT to the process group)."""
 
     how: str
+    msg_id: str
+    """the request that is meant: when a message is heard, another one may run"""
 
 
 class SendInput(Command, frozen=True, kw_only=True):
