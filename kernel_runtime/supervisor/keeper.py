@@ -389,7 +389,11 @@ class Keeper:
         """A kernel that died while nobody looked: hear its last words, then record the death."""
         self.record = record
         self._listen_to(record, position, inherited=True)
-        status = launch.told_status(self._directory, record.incarnation)
+        # a parent that lives is about to tell: it and the kernel end one after the other
+        telling = record.foster is not None and process.is_alive(record.foster)
+        status = launch.told_status(
+            self._directory, record.incarnation, patience=launch.STATUS_WITHIN if telling else 0.0
+        )
         evidence: dict[str, Any] = {"found": "dead when a supervisor started"}
         if status is None:
             evidence["exit_status"] = "not known: no supervisor was there"
