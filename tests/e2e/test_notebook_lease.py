@@ -137,7 +137,7 @@ def test_a_lease_that_nobody_can_know_of_any_more_is_caught_up_with(
     session: Session, notebook: Path, krt_home: Path
 ) -> None:
     session.execute("x = 1", timeout=60)
-    session.hold_notebook("lab-1", seconds=1)
+    session.hold_notebook("lab-1", seconds=LONG)
     session.execute("y = 2", timeout=60)
     session.stop()
     lease = krt_home / "sessions" / "alice" / "notebook.lease"
