@@ -14,6 +14,8 @@ import pexpect
 import pytest
 
 from kernel_runtime.cli import running
+from kernel_runtime.client.session_files import load
+from tests.e2e.written import contents
 from tests.support import eventually, krt, krt_json
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
@@ -71,7 +73,10 @@ def test_w26_a_password_is_not_echoed_and_in_no_file(
     terminal.expect_exact("13")
     assert "correct-horse" not in terminal.before
     assert status_of(terminal) == 0
-    assert not [p for p in krt_home.rglob("*") if p.is_file() and b"correct-horse" in p.read_bytes()]
+    eventually(Path(load(alice).notebook).exists, what="the notebook is written")
+    files = contents(krt_home)
+    assert {"journal.db", "notebook.ipynb"} <= {path.name for path in files}
+    assert not [path for path, content in files.items() if b"correct-horse" in content]
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -18,7 +19,10 @@ import pytest
 import kernel_runtime as kr
 from kernel_runtime import process
 from kernel_runtime.client.session_files import load
+from kernel_runtime.client.status import Status
 from kernel_runtime.journal import JournalReader
+from tests.cases.support import status_when
+from tests.e2e.written import contents
 from tests.support import eventually, krt
 
 pytestmark = pytest.mark.slow
@@ -61,8 +65,7 @@ def written(session: kr.Session, home: Path) -> str:
     """Every fact of the journal, and every file of ours."""
     with JournalReader.open(load(session.name).journal) as reader:
         facts = [msgspec.json.encode(entry.fact) for entry in reader.entries(limit=100_000)]
-    files = [path.read_bytes() for path in home.rglob("*") if path.is_file()]
-    return b"\n".join([*facts, *files]).decode("latin-1")
+    return b"\n".join([*facts, *contents(home).values()]).decode("latin-1")
 
 
 def test_a_secret_is_shown_nowhere(alice: tuple[kr.Session, int, Path], krt_home: Path) -> None:
@@ -93,8 +96,11 @@ def test_a_secret_is_shown_nowhere(alice: tuple[kr.Session, int, Path], krt_home
 
 
 def test_status_tells_of_environment_and_settings(alice: tuple[kr.Session, int, Path]) -> None:
-    session = alice[0]
-    rows = {row["name"]: row for row in session.status().resources if row["kind"] == "env"}
+    def told(status: Status) -> dict[str, dict[str, Any]]:
+        return {row["name"]: row for row in status.resources if row["kind"] == "env"}
+
+    # a status leaves out what a kernel does not tell of its settings within a moment
+    rows = told(status_when(alice[0], lambda now: "environment" in told(now), 30, "settings are told"))
     assert rows["environment"]["value"]["API_TOKEN"] == "***"
     assert {"cwd", "environment"} < set(rows)
     assert os.environ["PATH"] == rows["environment"]["value"]["PATH"]

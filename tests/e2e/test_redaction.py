@@ -20,7 +20,8 @@ from kernel_runtime.client.session_files import load
 from kernel_runtime.journal import JournalReader, verify
 from kernel_runtime.journal.forms import Forms
 from kernel_runtime.model import facts
-from tests.cases.support import stopped
+from tests.cases.support import entries, stopped
+from tests.e2e.written import contents
 from tests.support import eventually, krt, krt_json
 
 pytestmark = pytest.mark.slow
@@ -59,6 +60,9 @@ def said_everywhere(session: kr.Session) -> list[str]:
     session.claim(f"{SECRET} works", probe="expr True")
     log = load("alice").directory / "processes" / f"{spawned.process_id}.log"
     eventually(lambda: str(log) in holding(log.parent), what="what the process said is in its log")
+    # its end and its last screen are written after what it said, and may hold it as well
+    session.wait_process(spawned.process_id, timeout=30)
+    eventually(log.with_suffix(".screen").exists, what="its last screen is kept")
     return [first.execution_id, failed.execution_id]
 
 
@@ -66,15 +70,15 @@ def holding(*places: Path) -> list[str]:
     """Files that hold it, read as bytes; in words, so that a failure says which."""
     forms = [SECRET, WRITTEN[1:-1], json.dumps(SECRET)[1:-1], json.dumps(SECRET, ensure_ascii=False)[1:-1]]
     needles = {form.encode() for form in forms}
-    files = (file for place in places for file in place.rglob("*") if file.is_file())
-    return [str(file) for file in files if any(needle in file.read_bytes() for needle in needles)]
+    files = contents(*places)
+    return [str(file) for file, content in files.items() if any(needle in content for needle in needles)]
 
 
 def printed(execution: Execution) -> str:
     """What the journal has of its output by now."""
     with JournalReader.open(load("alice").journal) as reader:
-        entries = reader.entries(execution_id=execution.execution_id, kinds=["OutputRecorded"])
-        return "".join(facts.encode(entry.fact).decode() for entry in entries)
+        found = reader.entries(execution_id=execution.execution_id, kinds=["OutputRecorded"])
+        return "".join(facts.encode(entry.fact).decode() for entry in found)
 
 
 def redact(*options: str, text: str = SECRET) -> subprocess.CompletedProcess[str]:
@@ -127,6 +131,9 @@ def test_no_file_of_the_session_holds_it(alice: kr.Session, krt_home: Path) -> N
 @pytest.mark.slow
 def test_what_is_refused(alice: kr.Session) -> None:
     ran = alice.execute(f"print({WRITTEN})")
+    # nothing but a redaction may move the head from here on; these come when they come
+    eventually(lambda: entries(alice, "EnvironmentRecorded"), 30, "the environment is on record")
+    eventually(lambda: entries(alice, "ExecutionObserved", execution=ran), 30, "the cell is observed")
     head = krt_json("verify", "alice")["head"]
     for text, options, code, why in (
         ("", [], 2, "no text"),
@@ -170,7 +177,8 @@ def test_a_notebook_that_a_page_has_open(alice: kr.Session) -> None:
     """The page would write it back: so it is left, named, and done when the page is closed."""
     alice.execute(f"a = {WRITTEN}")
     path = load("alice").notebook
-    eventually(lambda: holding(Path(path).parent), what="the notebook is written")
+    # itself: the journal beside it has the text before
+    eventually(lambda: path in holding(Path(path).parent), what="the notebook is written")
     asked("hold_notebook", holder="a page", seconds=60.0)
     done = redact()
     assert done.returncode == 1
