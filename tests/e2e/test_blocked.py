@@ -17,8 +17,9 @@ from kernel_runtime import process
 from kernel_runtime.client.blocking import Execution
 from kernel_runtime.errors import NotBlocked
 from kernel_runtime.model.facts import InputAnswered, InputRequested, InputWithdrawn
-from tests.cases.support import entries, kernel_pid, state, stopped, streamed
+from tests.cases.support import cell_of, entries, kernel_pid, state, stopped, streamed
 from tests.contract.stock import stock_client
+from tests.e2e.written import contents
 from tests.support import eventually, krt, krt_json
 
 TOKEN = "import subprocess\nsubprocess.run(['bash', '-c', 'read -p \"token: \" t </dev/tty; echo got $t'])"
@@ -96,9 +97,10 @@ def test_a_password_is_in_no_file(session: kr.Session, krt_home: Path) -> None:
     (answered,) = [e.fact for e in entries(session, "InputAnswered", execution=x)]
     assert isinstance(answered, InputAnswered)
     assert answered.value is None
-    files = [path for path in krt_home.rglob("*") if path.is_file()]
-    assert files
-    assert not [path for path in files if SECRET.encode() in path.read_bytes()]
+    cell_of(session.name, x)
+    files = contents(krt_home)
+    assert {"journal.db", "notebook.ipynb"} <= {path.name for path in files}
+    assert not [path for path, content in files.items() if SECRET.encode() in content]
 
 
 def test_one_question_after_the_other(session: kr.Session) -> None:
@@ -133,7 +135,7 @@ def test_an_interrupt_ends_what_reads(session: kr.Session) -> None:
     # on a busy machine the traceback may take longer than the ladder
     assert x.wait(timeout=20).outcome == "interrupted"
     assert x.blocked is None
-    assert not process.is_alive(reader)
+    eventually(lambda: not process.is_alive(reader), what="the reader has ended")
     with pytest.raises(NotBlocked):
         session.answer("too late")
     assert session.execute("1 + 1").text == "2"
@@ -155,12 +157,16 @@ def test_a_reader_that_goes_away_is_no_question(session: kr.Session) -> None:
     assert x.wait(timeout=20).outcome == "interrupted"
 
 
-def test_the_cells_own_question_comes_first(session: kr.Session) -> None:
+def test_the_cells_own_question_comes_first(session: kr.Session, tmp_path: Path) -> None:
+    go = tmp_path / "go"
     source = (
-        "p = subprocess.Popen(['bash', '-c', 'read t </dev/tty; echo got $t'])\nimport time; time.sleep(1)\n"
+        "import time\np = subprocess.Popen(['bash', '-c', 'read t </dev/tty; echo got $t'])\n"
+        f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
+        "print(input('own? ')); p.wait()"
     )
-    x, blocked = asks(session, source + "print(input('own? ')); p.wait()")
+    x, blocked = asks(session, source)
     assert blocked["on"] == "terminal"
+    go.touch()
     eventually(lambda: blocked_on(session, x)["on"] == "input", what="the cell asks")
     session.answer("first")
     eventually(lambda: blocked_on(session, x)["on"] == "terminal", what="the child asks again")

@@ -9,11 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import kernel_runtime as kr
 from kernel_runtime import process
+from kernel_runtime.client.claims import Claim
 from kernel_runtime.errors import BadProbe, NotFound, UsageError
 from tests.support import eventually, krt, krt_json
 
@@ -128,8 +130,14 @@ def test_what_hangs_keeps_nobody_waiting(session: kr.Session) -> None:
         for i in range(6):
             assert session.claim(f"hangs {i}", probe=f"{hung}/{i}", timeout=0.5).truth == "unknown"
         quick = session.claim("nobody", probe="file x missing")
-        found = {claim.claim_id: claim for claim in session.claims(timeout=0.2)}
-    assert found[quick.claim_id].truth == "true"
+        found: dict[str, Claim] = {}
+
+        def quick_is_told() -> bool:
+            # a processor that others use may not come to it within the limit, and then says so
+            found.update((claim.claim_id, claim) for claim in session.claims(timeout=0.2))
+            return found[quick.claim_id].truth == "true"
+
+        eventually(quick_is_told, timeout=30)
     assert [claim.truth for claim in found.values()].count("unknown") == 6
     assert all(claim.evidence["reason"] for claim in found.values() if claim.truth == "unknown")
 
@@ -160,8 +168,14 @@ def test_who_attaches_is_told_which_claims_hold(session: kr.Session, tmp_path: P
     session.claim("written", probe="file out.csv exists")
     session.claim("x is one", probe="name x == 1")
     (tmp_path / "out.csv").unlink()
-    with kr.attach("alice", principal="agent:next") as other:
-        cheap, dear = other.truth.claims
+
+    def told() -> list[dict[str, Any]]:
+        with kr.attach("alice", principal="agent:next") as other:
+            found: list[dict[str, Any]] = other.truth.claims
+        # what was not looked at within the few milliseconds that an attach gives it is `unknown`
+        return found if found[0]["truth"] != "unknown" else []
+
+    cheap, dear = eventually(told, timeout=30)
     assert (cheap["text"], cheap["truth"]) == ("written", "false")
     assert (dear["truth"], dear["evidence"]["reason"]) == ("unknown", "not checked yet")
     assert dear["evidence"]["last"]["truth"] == "true"

@@ -24,8 +24,9 @@ from kernel_runtime import process
 from kernel_runtime.client.blocking import Execution
 from kernel_runtime.client.status import Status
 from kernel_runtime.errors import HeapLost
-from tests.cases.support import entries, kernel_pid, status_when, stopped
+from tests.cases.support import cell_of, entries, kernel_pid, status_when, stopped
 from tests.contract.stock import run, stock_client
+from tests.e2e.written import contents
 from tests.support import eventually, krt, krt_json
 
 Row = dict[str, Any]
@@ -65,6 +66,22 @@ def under(brief: str, title: str) -> str:
 
 def truth(status: Status, done: Execution) -> str:
     return status.cells[done.cell_id].truth
+
+
+def told_at_attach(text: str) -> Status:
+    """What a fresh client is told when it attaches, that claim among it.
+
+    An attach waits some milliseconds for all claims together; what was not looked at by then is `unknown`.
+    """
+
+    def told() -> Status | None:
+        with kr.attach("alice", principal=FRESH) as fresh:
+            (claim,) = [one for one in fresh.truth.claims if one["text"] == text]
+            return fresh.truth if claim["truth"] != "unknown" else None
+
+    status = eventually(told, 30, f"an attach tells whether {text}")
+    assert status is not None
+    return status
 
 
 # -- a server that a cell started
@@ -115,10 +132,10 @@ def test_a_server_started_in_a_cell_and_killed_later(session: kr.Session) -> Non
     assert [c.truth for c in session.claims()] == ["false", "false"]
     told = under(session.brief(), "Claims that do not hold")
     assert f"- false: the files are on :{port} (`port {port} listens`" in told
-    with kr.attach("alice", principal=FRESH) as fresh:
-        truths = {c["claim_id"]: c["truth"] for c in fresh.truth.claims}
-        assert truths[claim.claim_id] == "false"
-        assert not fresh.truth.all_live
+    attached = told_at_attach(claim.text)
+    truths = {c["claim_id"]: c["truth"] for c in attached.claims}
+    assert truths[claim.claim_id] == "false"
+    assert not attached.all_live
     # the cell is not to blame: it did what it said
     assert truth(session.status(), started) == "live"
 
@@ -181,9 +198,10 @@ def test_an_installer_waits_for_a_password(session: kr.Session, installer: str, 
     assert (ended.returncode, f"installed with {len(SECRET)} letters" in ended.stdout) == (0, True)
     assert session.execution().outcome == "ok"
     assert session.status().state == "idle"
-    files = [path for path in krt_home.rglob("*") if path.is_file()]
-    assert any(path.name == "journal.db" for path in files)
-    assert [path for path in files if SECRET.encode() in path.read_bytes()] == []
+    cell_of("alice", session.execution())
+    files = contents(krt_home)
+    assert {"journal.db", "notebook.ipynb"} <= {path.name for path in files}
+    assert [path for path, content in files.items() if SECRET.encode() in content] == []
 
 
 @pytest.mark.slow
@@ -285,7 +303,8 @@ def test_a_migration_that_died_half_way(session: kr.Session, tmp_path: Path) -> 
     assert again.names["ready"].truth == "lost"
     with kr.attach("alice", principal=FRESH) as fresh:
         assert fresh.execution(x.execution_id).outcome == "died"
-        assert {claim["text"]: claim["truth"] for claim in fresh.truth.claims} == {"rows were moved": "true"}
+    told_claims = told_at_attach("rows were moved").claims
+    assert {claim["text"]: claim["truth"] for claim in told_claims} == {"rows were moved": "true"}
 
 
 # -- a note that was true once
@@ -317,9 +336,8 @@ def test_a_note_says_that_a_server_is_there_and_nothing_listens(session: kr.Sess
     assert f"- false: server on :{port} (`port {port} listens`, c1)" in told
     assert "rows are there" not in told
     assert krt("status", "alice", "--check").returncode == 8
-    with kr.attach("alice", principal=FRESH) as fresh:
-        (note,) = [claim for claim in fresh.truth.claims if claim["claim_id"] == "c1"]
-        assert (note["truth"], note["evidence"]["listening"]) == ("false", [])
+    (note,) = [one for one in told_at_attach(f"server on :{port}").claims if one["claim_id"] == "c1"]
+    assert (note["truth"], note["evidence"]["listening"]) == ("false", [])
     # and it is no grudge: as soon as somebody listens, the same words are true
     ran(session, f"import socket\nserver = socket.create_server(('127.0.0.1', {port}))")
     assert krt("handoff", "alice", "--test").returncode == 0
