@@ -144,6 +144,7 @@ class Redaction:
             shell.state = structs.replace(shell.state, running=less(shell.state.running))
         self._s.claims.redacted(less)
         self._s.terminals.redacted(less)
+        self._s.world.memory.redacted(less)
 
     def _sweep(self, wanted: Wanted, left: list[str]) -> dict[str, int]:
         """The session's other files; what cannot be done is added to `left`."""

@@ -90,6 +90,11 @@ class Memory:
             self._end(key, status, seen="end")
             return
 
+    def redacted(self, less: Callable[[Any], Any]) -> None:
+        """A text was taken out of the journal: `less` takes it out of what is known here."""
+        self.members, self._commands = less(self.members), less(self._commands)
+        self._ended = deque(less(list(self._ended)), self._ended.maxlen)
+
     def _is_told(self, key: Key) -> bool:
         return any((one.member.stat.pid, one.member.stat.start_time) == key for _, one in self._ended)
 
