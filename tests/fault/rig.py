@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import textwrap
 import threading
 from collections import Counter
 from collections.abc import Callable
@@ -76,7 +77,7 @@ class Rig:
             f"for i in range({lines}):\n"
             f"    print('{tag}', i)\n"
             f"    if i == {lines // 2}:\n"
-            f"        {inside or 'pass'}\n"
+            f"{textwrap.indent(inside or 'pass', ' ' * 8)}\n"
         )
 
     def submit(self, session: Session, key: str, source: str) -> Execution:

@@ -8,7 +8,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.facts import GapRecorded
 from kernel_runtime.model.facts import KernelStartFailed as StartFailed
 from tests.fault.rig import Rig, printed_by
-from tests.support import eventually
+from tests.support import eventually, waits
 
 # -- D16, D17: who is there, and who only looks like it
 
@@ -30,12 +29,14 @@ from tests.support import eventually
 def test_d16_supervisor_killed_in_mid_cell(rig: Rig):
     """The cell finishes, all its output is in the journal, the next command adopts, `stop` leaves nothing."""
     session = rig.attach()
-    rig.submit(session, "first", rig.cell("first", inside="import time; time.sleep(1.5)"))
+    go, end = rig.root / "go", rig.root / "end"
+    rig.submit(session, "first", rig.cell("first", inside=waits(go)) + f"open({str(end)!r}, 'w').close()")
     eventually(lambda: rig.ran("first"), what="it runs")
     kernel, session_id = rig.kernel_pid(), rig.file.session_id
     rig.kill(rig.supervisor_pid())
     session.detach()
-    time.sleep(2)  # nobody is there when it ends
+    go.touch()
+    eventually(end.exists, timeout=30, what="it ends, and nobody is there")
     with JournalReader.open(rig.file.journal) as reader:
         row = reader.by_key("first")
     assert row is not None
@@ -45,7 +46,9 @@ def test_d16_supervisor_killed_in_mid_cell(rig: Rig):
     assert other.wait(key="first", timeout=20).outcome == "ok"
     rig.check("first")
     assert other.stop() == []
-    assert not process.marked_processes("KRT_SESSION_ID", session_id)
+    eventually(
+        lambda: not process.marked_processes("KRT_SESSION_ID", session_id), what="no process of ours is left"
+    )
 
 
 @pytest.fixture
@@ -325,9 +328,8 @@ def test_s49_output_while_the_disk_is_full(full_rig: Rig, small_disk: Path):
     session = rig.attach()
     go = rig.root / "go"
     lines = 20_000
-    inside = f"\n        import time\n        while not os.path.exists({str(go)!r}): time.sleep(0.01)"
     source = (
-        rig.cell("first", lines=lines, inside=inside) + "open(" + repr(str(rig.root / "end")) + ", 'w')\n"
+        rig.cell("first", lines=lines, inside=waits(go)) + "open(" + repr(str(rig.root / "end")) + ", 'w')\n"
     )
     first = rig.submit(session, "first", source)
     eventually(lambda: rig.ran("first"), what="it runs")
@@ -359,8 +361,7 @@ def test_an_answered_prompt_is_not_asked_again(rig: Rig, tmp_path: Path):
     x = rig.submit(
         session,
         "asks",
-        f"import os, time\nname = input('who? ')\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.05)\n"
-        "print('hello', name)",
+        f"name = input('who? ')\n{waits(gate)}print('hello', name)",
     )
     eventually(lambda: session.row()["state"] == "blocked", what="it asks")
     session.answer("world")
@@ -425,7 +426,8 @@ def test_quit_is_nobodys_death(rig: Rig):
     x.wait(20)
     other = rig.attach_anew()
     rig.settle(other)
-    (died,) = [e for e in rig.entries() if e.kind == "KernelDied"]
+    # it may look idle until its death is told
+    (died,) = eventually(lambda: [e for e in rig.entries() if e.kind == "KernelDied"], what="its death")
     assert died.fact.by_user_code is True  # type: ignore[attr-defined]
     rig.check()
 
