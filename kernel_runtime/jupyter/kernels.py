@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from jupyter_client.session import DELIM
 from jupyter_server.prometheus.metrics import KERNEL_CURRENTLY_RUNNING_TOTAL
 from jupyter_server.services.kernels.connection.channels import ZMQChannelsWebsocketConnection
 from jupyter_server.services.kernels.kernelmanager import (
@@ -86,6 +87,8 @@ class SessionKernelManager(ServerKernelManager):
     autorestart = False
     _activity_stream: Any = None
     """stock's own, by which it knows what the kernel does"""
+    statuses = 0
+    """how many of the kernel's states were heard on it"""
 
     @property
     def owns_kernel(self) -> bool:
@@ -201,7 +204,9 @@ class SessionKernelManager(ServerKernelManager):
                 self.log.info("session %s: incarnation %d", self.file.name, incarnation)
                 self.tell("restart")
         elif kind == "KernelStarted":
-            self.began()
+            # whoever attaches is told of the last start again, over a cell that runs since
+            if not self._lives or self.execution_state == "starting":
+                self.began()
         elif kind in ("KernelDied", "KernelStopped", "KernelStartFailed"):
             self.ended()
 
@@ -235,6 +240,7 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         """awaited when the server stops"""
         self.know: Callable[[SessionFile], None] = lambda _file: None
         """puts a session into the table at once, which the scan would do a moment later"""
+        self._looks: set[asyncio.Task[None]] = set()
         self._turns: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     def connections(self, kernel_id: str) -> int:
@@ -401,7 +407,10 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
             await super().cull_kernel_if_idle(kernel_id)
 
     def start_watching_activity(self, kernel_id: str) -> None:
-        """As stock; a message that another key has signed tells of another door before the scan does."""
+        """As stock; a message that another key has signed tells of another door before the scan does.
+
+        What was published before the first message is heard is asked for: a cell may run since.
+        """
         super().start_watching_activity(kernel_id)
         kernel = self.session_kernel(kernel_id)
         if kernel is None:
@@ -409,7 +418,16 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
         stream = kernel._activity_stream  # noqa: SLF001 - stock's own, on its own manager
         record = stream._recv_callback  # noqa: SLF001 - made inside of the method above
 
-        def heard(parts: list[Any]) -> None:
+        is_first = True
+
+        def heard(parts: list[bytes]) -> None:
+            nonlocal is_first
+            kernel.statuses += _is_status(parts)
+            if is_first:
+                is_first = False
+                look = asyncio.get_running_loop().create_task(self._look_at(kernel))
+                self._looks.add(look)
+                look.add_done_callback(self._looks.discard)
             try:
                 record(parts)
             except ValueError:
@@ -417,6 +435,19 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
                     self.moved(kernel_id)
 
         stream.on_recv(heard)
+
+    async def _look_at(self, kernel: SessionKernelManager) -> None:
+        before = kernel.statuses
+        line = self.clients.observer_of(kernel.file, identity.SERVER)
+        try:
+            row = await line.row(within=_SCAN_WITHIN)
+        except KernelRuntimeError as error:
+            self.log.info("session %s: %s", kernel.file.name, error.message)
+            return
+        state = _STATES.get(str(row.get("state")))
+        # what was heard meanwhile is newer than the answer, or will be heard next
+        if state in ("idle", "busy") and kernel.statuses == before:
+            kernel.execution_state = state
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
         """As stock, up to a bound: a session may run for days with no page open."""
@@ -438,3 +469,9 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
 
         for channel, stream in channels.items():
             stream.on_recv(lambda parts, channel=channel: keep(channel, parts))
+
+
+def _is_status(parts: list[bytes]) -> bool:
+    """Whether a message, as it came over the wire, tells the kernel's state."""
+    header = parts.index(DELIM) + 2  # after the signature
+    return b'"status"' in parts[header]
