@@ -204,25 +204,28 @@ def test_a_notebook_runs_up_to_the_first_error_and_resumes_after_it_is_mended(
 def test_a_notebook_whose_runner_was_killed_resumes_and_runs_nothing_twice(
     alice: str, tmp_path: Path
 ) -> None:
-    log = tmp_path / "ran"
-    cells = [f"open({str(log)!r}, 'a').write('{c}'); import time; time.sleep(0.4)" for c in "abc"]
-    path = notebook(tmp_path / "n.ipynb", *cells)
+    log, go = tmp_path / "ran", tmp_path / "go"
+    a, b, c = (f"open({str(log)!r}, 'a').write({letter!r})\n" for letter in "abc")
+    path = notebook(tmp_path / "n.ipynb", a, b + until(go, "b"), c)
     runner = start("exec", alice, "--file", str(path))
-    eventually(lambda: log.exists() and log.read_text() == "ab", what="the second cell runs")
+    eventually(lambda: log.exists() and log.read_text() == "ab", timeout=30, what="the second cell runs")
     runner.kill()
     runner.communicate()
+    go.touch()
     assert krt("exec", alice, "--file", str(path)).returncode == 0
     assert log.read_text() == "abc"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
-def test_ended_from_outside_it_detaches(alice: str, number: signal.Signals) -> None:
-    runner = start("exec", alice, "import time; time.sleep(1); print('end')")
+def test_ended_from_outside_it_detaches(alice: str, number: signal.Signals, tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    runner = start("exec", alice, until(go, "end"))
     eventually(lambda: running(alice), what="it runs")
     runner.send_signal(number)
     runner.communicate()
     assert runner.returncode == -number
-    assert krt("wait", alice).stdout == "end\n"
+    go.touch()
+    assert krt("wait", alice).stdout == "'end'\n"
 
 
 def test_ctrl_c_interrupts_the_cell(alice: str) -> None:
