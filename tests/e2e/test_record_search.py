@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 import kernel_runtime as kr
-from tests.support import krt, krt_json
+from tests.cases.support import entries
+from tests.support import eventually, krt, krt_json
 
 
 @pytest.fixture
@@ -41,7 +42,9 @@ def test_why_and_log_on_a_real_kernel(alice: kr.Session, tmp_path: Path) -> None
         "1 / 0",
         "data = None",
     ]:
-        alice.execute(source)
+        last = alice.execute(source)
+    # the record alone is asked, and what a cell did is in it some time after its outcome
+    eventually(lambda: entries(alice, "ExecutionObserved", execution=last), 30, "the last is observed")
     why = krt_json("why", "alice", "total")
     assert (why["state"], why["incarnation"], why["unobserved"]) == ("present", 1, [])
     sources = [one["source"] for one in why["executions"]]

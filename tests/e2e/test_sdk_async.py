@@ -14,6 +14,7 @@ def test_attach_is_awaited_or_entered() -> None:
     async def story() -> None:
         async with aio.attach("alice", create=True, principal="agent:a") as session:
             assert (await session.execute("x = 2; x", timeout=60)).text == "2"
+            await session.status()  # waits longer than an attach for the cell to be looked at
         session = await aio.attach("alice", principal="agent:a")
         assert session.truth is not None
         assert session.truth.counts["live"] == 1

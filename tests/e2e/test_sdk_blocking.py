@@ -7,12 +7,14 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import kernel_runtime as kr
 from kernel_runtime import process
 from kernel_runtime.client import session_files, spawn
+from kernel_runtime.client.blocking import observe
 from kernel_runtime.errors import (
     HeapLost,
     IncarnationMismatch,
@@ -99,6 +101,7 @@ def test_following_from_a_cursor_sees_each_entry_once(session: kr.Session) -> No
 
 def test_two_clients_see_one_heap(session: kr.Session) -> None:
     session.execute("x = 5", timeout=60)
+    session.status()  # waits longer than an attach for the cell to be looked at
     with kr.attach("alice", principal="human:ann") as other:
         assert other.execute("x", timeout=60).text == "5"
         assert other.truth.all_live
@@ -173,6 +176,7 @@ def test_a_question_blocks_and_any_client_answers(session: kr.Session) -> None:
 
 def test_an_interrupt_tells_how_far_it_went(session: kr.Session) -> None:
     assert session.interrupt().reached == "nothing-running"
+    session.execute("1 / 0", timeout=60)  # loads what formats tracebacks: the interrupt is what is timed
     execution = session.submit("import time; time.sleep(60)")
     eventually(lambda: session.peek(execution.execution_id).status == "running", what="it runs")
     result = session.interrupt()
@@ -198,15 +202,23 @@ def test_it_works_inside_a_running_loop(session: kr.Session) -> None:
     assert asyncio.run(notebook()) == "2"
 
 
-def test_ctrl_c_ends_the_waiting_and_not_the_execution(session: kr.Session) -> None:
-    session.execute("import time", timeout=60)
-    timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
-    timer.start()
+def test_ctrl_c_ends_the_waiting_and_not_the_execution(session: kr.Session, tmp_path: Path) -> None:
+    session.execute("import os, time", timeout=60)
+    go = tmp_path / "go"
+
+    def ctrl_c() -> None:
+        with observe("alice") as other:
+            eventually(other.running, timeout=30, what="it runs")
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=ctrl_c)
+    presser.start()
     with pytest.raises(KeyboardInterrupt):
-        session.execute("time.sleep(4); 'slept'")
+        session.execute(f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n'went on'", timeout=60)
     assert session.row()["state"] == "busy"
-    timer.join()
-    assert session.wait(timeout=60).text == "'slept'"
+    presser.join()
+    go.touch()
+    assert session.wait(timeout=60).text == "'went on'"
 
 
 def test_what_is_refused_names_the_session(session: kr.Session) -> None:
