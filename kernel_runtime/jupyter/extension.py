@@ -15,7 +15,7 @@ import importlib.util
 from typing import Any
 
 from kernel_runtime.jupyter.contents import SessionContentsManager
-from kernel_runtime.jupyter.handlers import routes
+from kernel_runtime.jupyter.handlers import PARTS, routes
 from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
 from kernel_runtime.jupyter.kernelspecs import SessionKernelSpecManager
 from kernel_runtime.jupyter.scan import Scan
@@ -30,9 +30,6 @@ MANAGERS: dict[str, type] = {
     "kernel_websocket_connection_class": SessionWebsocketConnection,
 }
 """traits of ServerApp, each with what we put there"""
-
-_KEY = "kernel_runtime"
-"""in the application's settings: the scan and the mirrors"""
 
 
 def link(serverapp: Any) -> None:
@@ -106,7 +103,7 @@ async def start(serverapp: Any) -> None:
         return
     scan = Scan(kernels, serverapp.session_manager, serverapp.contents_manager, serverapp.log)
     parts: dict[str, Any] = {"scan": scan}
-    serverapp.web_app.settings[_KEY] = parts
+    serverapp.web_app.settings[PARTS] = parts
     kernels.on_stop.append(scan.stop)
     try:
         await scan.start()

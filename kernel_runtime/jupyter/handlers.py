@@ -31,9 +31,13 @@ from kernel_runtime.jupyter.kernels import SessionMappingKernelManager
 from kernel_runtime.jupyter.overview import Overviews
 from kernel_runtime.jupyter.refusals import ADDRESSES, FIELDS, in_our_words, status_of
 
+PARTS = "kernel_runtime"
+"""in the application's settings: the scan and the mirrors"""
 LONGEST_WAIT = 60.0
 _KERNEL = r"(?P<kernel_id>[^/]+)"
 _EXECUTION = r"(?P<execution_id>[^/]+)"
+_TYPED_WITHIN = 10.0
+"""seconds that a cell waits for its page's text: the socket by which that comes may just be cut off"""
 _IDLE = 0.5
 """seconds between looks at whether a session that is stopped runs again"""
 _AT_LEAST = 0.2
@@ -47,6 +51,8 @@ class Execute(msgspec.Struct, frozen=True, kw_only=True):
     cell_id: str | None = None
     key: str | None = None
     client: str = ""
+    document: bytes | None = None
+    """state vector of the shared document as the page has it"""
     accept: bool = False
     after: str | None = None
     expect_incarnation: int | None = None
@@ -205,6 +211,8 @@ class ExecuteHandler(ApiHandler):
         body = self.body(Execute)
         file = session_files.load(self.session(kernel_id).name)
         line = self.kernels.clients.client_of(file, self.principal, body.client)
+        if body.document is not None:
+            await self._typed(file.name, body.document)
         if body.after:
             await _not_after_a_failure(line, body.after)
         execution = await line.submit(
@@ -227,6 +235,18 @@ class ExecuteHandler(ApiHandler):
                 "cursor": execution.cursor,
             }
         )
+
+    async def _typed(self, name: str, state: bytes) -> None:
+        """What a page typed comes by another socket than what it runs, and maybe after it.
+
+        Until it is there, the document has an older text under the new output, and looks edited.
+        """
+        mirrors = self.settings.get(PARTS, {}).get("mirrors")
+        try:
+            if mirrors is not None and not await mirrors.has_all(name, state, _TYPED_WITHIN):
+                self.log.info("session %s: a cell is run before its page's text has come", name)
+        except ValueError as error:
+            raise UsageError(f"document is no state vector: {error}", hint=FIELDS) from error
 
 
 async def _not_after_a_failure(line: AsyncSession, before: str) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any, Protocol
 
@@ -18,6 +20,7 @@ from jupyter_server_ydoc.rooms import DocumentRoom  # type: ignore[import-untype
 from kernel_runtime.client import session_files
 from kernel_runtime.client.session import AsyncSession
 from kernel_runtime.errors import KernelRuntimeError
+from kernel_runtime.jupyter.mirror_document import clocks
 from kernel_runtime.jupyter.room import SessionRoom, adopt, give_back, is_notebook
 from kernel_runtime.jupyter.room_keeper import RoomKeeper
 
@@ -26,6 +29,8 @@ log = logging.getLogger("kernel_runtime.jupyter")
 LOOK = 1.0
 """seconds between two looks at all rooms"""
 PRINCIPAL = "system"
+_TYPED = 0.01
+"""seconds between two looks at whether what a page typed has come"""
 _LEAVE = 15.0
 """seconds that the server's end waits for what is open to be saved; leases end with the process"""
 
@@ -117,6 +122,22 @@ class Mirrors:
             for path, room in list(self._rooms.rooms.items()):
                 self._meet(path, room)
 
+    async def has_all(self, name: str, state: bytes, within: float) -> bool:
+        """Wait for what a page has of the session's document, as a state vector; False: the time is up.
+
+        A document that has nothing in common with it is another one, which nobody waits for.
+
+        Raises:
+            ValueError: it is no state vector.
+        """
+        wanted = clocks(state)
+        deadline = time.monotonic() + within
+        while any(_lacks(room, wanted) for room, _, kept in self._kept.values() if kept == name):
+            if time.monotonic() > deadline:
+                return False
+            await asyncio.sleep(_TYPED)
+        return True
+
     def _session_of(self, room: DocumentRoom) -> str | None:
         try:
             known = self._attached.by_path(room._file.path)  # noqa: SLF001 - pinned by tests/jupyter/test_room_contract.py
@@ -143,3 +164,9 @@ class Mirrors:
         log.info("session %s: its notebook is open", name)
         if adopted.ready:
             keeper.loaded()
+
+
+def _lacks(room: SessionRoom, wanted: Mapping[int, int]) -> bool:
+    there = clocks(room.notebook.ydoc.get_state())
+    known = not there.keys().isdisjoint(wanted)
+    return known and any(there.get(client, 0) < clock for client, clock in wanted.items())

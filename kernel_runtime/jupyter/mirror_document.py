@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 from jupyter_ydoc import YNotebook
 from jupyter_ydoc.utils import cast_all
-from pycrdt import Array, Map, Text
+from pycrdt import Array, Decoder, Map, Text
 
 from kernel_runtime.core.outputs import Output
 from kernel_runtime.jupyter.mirror_outputs import Cut, Grow, steps
@@ -23,6 +23,23 @@ from kernel_runtime.jupyter.mirror_outputs import Cut, Grow, steps
 ORIGIN = "kernel_runtime"
 
 CellMap = Map[Any]
+
+
+def clocks(state: bytes) -> dict[int, int]:
+    """A state vector (Yjs, version 1): how much of each client's writing is there.
+
+    Raises:
+        ValueError: it is none.
+    """
+    try:
+        decoder = Decoder(state)
+        found: dict[int, int] = {}
+        for _ in range(decoder.read_var_uint()):
+            client = decoder.read_var_uint()
+            found[client] = decoder.read_var_uint()
+    except (IndexError, RuntimeError) as error:
+        raise ValueError("it ends too soon") from error
+    return found
 
 
 class SharedNotebook:

@@ -14,9 +14,8 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
-from pycrdt import Decoder
 
-from kernel_runtime.jupyter.mirror_document import SharedNotebook
+from kernel_runtime.jupyter.mirror_document import SharedNotebook, clocks
 from kernel_runtime.jupyter.room_merge import Base
 
 log = logging.getLogger("kernel_runtime.jupyter")
@@ -49,8 +48,8 @@ class KeptBase:
             return None
         if kept.mark != notebook.document.ystate.get(MARK):
             return None
-        now = _clocks(notebook.document.ydoc.get_state())
-        has_all = all(now.get(client, 0) >= clock for client, clock in _clocks(kept.state).items())
+        now = clocks(notebook.document.ydoc.get_state())
+        has_all = all(now.get(client, 0) >= clock for client, clock in clocks(kept.state).items())
         return kept.base if has_all else None
 
     def write(self, notebook: SharedNotebook, base: Base) -> None:
@@ -65,13 +64,3 @@ class KeptBase:
         except OSError as error:
             # then unsaved edits of a killed server are all kept, also where they are older
             log.info("%s cannot be written: %s", self._path, error)
-
-
-def _clocks(state: bytes) -> dict[int, int]:
-    """A state vector: how much of each client's writing is there."""
-    decoder = Decoder(state)
-    clocks: dict[int, int] = {}
-    for _ in range(decoder.read_var_uint()):
-        client = decoder.read_var_uint()
-        clocks[client] = decoder.read_var_uint()
-    return clocks

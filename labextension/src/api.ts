@@ -18,6 +18,8 @@ export interface ExecuteRequest {
   key: string;
   client: string;
   accept?: boolean;
+  /** How much of the shared document this page has, so that it is not run before what was typed has come. */
+  document?: string;
   /** The execution before it in this page's queue: if that failed, this one is not to run. */
   after?: string;
 }

@@ -12,6 +12,7 @@ import type { INotebookCellExecutor } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { UUID } from '@lumino/coreutils';
 
+import { stateOf } from './shared';
 import { askAnyway } from './dialogs';
 import type { Own } from './own';
 import { Queue } from './queue';
@@ -55,6 +56,7 @@ export class SessionCellExecutor implements INotebookCellExecutor {
       source,
       key: UUID.uuid4(),
       client: kernel.clientId,
+      document: stateOf(code.model),
       onAccepted: accepted => {
         executionId = accepted.execution_id;
         this._own.add(executionId);

@@ -38,6 +38,7 @@ export interface Cell {
   source: string;
   key: string;
   client: string;
+  document?: string;
   /** Its intent is on the server's disk. */
   onAccepted?: (accepted: Accepted) => void;
 }
@@ -72,7 +73,8 @@ export class Queue {
       cell_id: cell.cell_id,
       source: cell.source,
       key: cell.key,
-      client: cell.client
+      client: cell.client,
+      document: cell.document
     };
     for (;;) {
       if (this._failures !== queued) {

@@ -42,6 +42,8 @@ class Page:
         self.updates = 0
         """heard"""
         self._applying = False
+        self._held: list[bytes] | None = None
+        """what was done here and is not sent yet, while that is held up"""
         self._synced = False
         self._socket = websocket.create_connection(
             f"ws://127.0.0.1:{server.port}/api/collaboration/room/{room}"
@@ -58,8 +60,22 @@ class Page:
         self._socket.close()
 
     def _changed(self, event: Any) -> None:
-        if not self._applying:
-            self._socket.send_binary(create_update_message(event.update))
+        if self._applying:
+            return
+        update = create_update_message(event.update)
+        if self._held is not None:
+            self._held.append(update)
+        else:
+            self._socket.send_binary(update)
+
+    def hold(self) -> None:
+        """What is done here is not sent, until `let_go`."""
+        self._held = []
+
+    def let_go(self) -> None:
+        held, self._held = self._held or [], None
+        for update in held:
+            self._socket.send_binary(update)
 
     def hear(self, seconds: float) -> bool:
         """Take in one message; False when none came."""
@@ -184,6 +200,15 @@ def ended(page: Page, cell_id: str) -> dict[str, Any]:
     found = page.until(done, what=f"the end of {cell_id}")
     assert found is not None
     return found
+
+
+def in_the_store(server: Server, text: str) -> None:
+    """Until the server's store has it, which is later than that pages were told."""
+    store = server.root.parent / f"{server.root.name}.ystore1.db"
+    under_way = store.with_name(f"{store.name}-journal")
+    eventually(
+        lambda: text.encode() in store.read_bytes() and not under_way.exists(), 30, f"{text} is in the store"
+    )
 
 
 def known(server: Server, session: kr.Session) -> None:
