@@ -26,7 +26,7 @@ Message = dict[str, Any]
 
 TOKEN = "a-token-of-a-test-server"
 _START = 60.0
-_PATIENCE = 25.0
+_PATIENCE = 60.0
 
 
 class Server:
@@ -180,7 +180,7 @@ class Server:
         socket = websocket.create_connection(
             f"ws://127.0.0.1:{self.port}/api/kernels/{kernel_id}/channels?session_id={session}&token={TOKEN}",
             subprotocols=["v1.kernel.websocket.jupyter.org"] if v1 else None,
-            timeout=10,
+            timeout=_START,
         )
         try:
             yield Channels(socket, session, v1=v1)
@@ -270,12 +270,29 @@ class Channels:
     def until(self, last: Callable[[Message], bool]) -> list[Message]:
         """What comes, up to the first that `last` is true of."""
         found: list[Message] = []
-        deadline = time.monotonic() + _PATIENCE  # the server's pings keep the socket's own timeout away
+        deadline = time.monotonic() + _PATIENCE
         while True:
-            assert time.monotonic() < deadline, f"not said within {_PATIENCE} s; what was: {found}"
-            found.append(self.receive())
+            left = deadline - time.monotonic()
+            assert left > 0, f"not said within {_PATIENCE} s; what was: {found}"
+            self.socket.settimeout(left)
+            try:
+                found.append(self.receive())
+            except websocket.WebSocketTimeoutException:
+                continue
             if last(found[-1]):
                 return found
+
+    def line(self) -> str:
+        """What is printed, up to the end of a line, in however many messages."""
+        said: list[str] = []
+
+        def ended(message: Message) -> bool:
+            if message["msg_type"] == "stream":
+                said.append(message["content"]["text"])
+            return "".join(said).endswith("\n")
+
+        self.until(ended)
+        return "".join(said)
 
     def connected(self) -> None:
         """As a page does that connects: ask what kernel it is, until what is published is heard too.

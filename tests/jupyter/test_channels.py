@@ -44,7 +44,7 @@ def test_stdin(session: kr.Session, channels: Channels) -> None:
     asked = channels.until(lambda m: m["msg_type"] == "input_request")[-1]
     assert asked["content"] == {"prompt": "who? ", "password": False}
     channels.send("stdin", "input_reply", {"value": "ada"}, parent=asked["header"])
-    assert channels.until(lambda m: m["msg_type"] == "stream")[-1]["content"]["text"] == "hello ada\n"
+    assert channels.line() == "hello ada\n"
     assert channels.reply(msg_id)["content"]["status"] == "ok"
 
 
@@ -85,7 +85,7 @@ def test_a_page_connects_while_a_cell_runs(
         assert channels.reply(msg_id)["content"]["status"] == "ok"
         channels.connected()
         gate.write_text("")
-        assert channels.until(lambda m: m["msg_type"] == "stream")[-1]["content"]["text"] == "on\n"
+        assert channels.line() == "on\n"
     assert running.wait(timeout=20).outcome == "ok"
 
 

@@ -53,8 +53,8 @@ def test_a_new_cell_comes_with_its_output(opened: Page, session: kr.Session, ser
     assert cell["metadata"]["execution"]["iopub.status.busy"]
 
     def saved() -> bool:
-        cells = saved_cells(server, session)
-        return bool(cells) and cells[-1]["id"] == "two" and cells[-1]["outputs"][0]["text"] == ["one\n"]
+        (cell,) = [cell for cell in saved_cells(server, session) if cell["id"] == "two"] or [{}]
+        return [output.get("text") for output in cell.get("outputs", [])[:1]] == [["one\n"]]
 
     eventually(saved, what="the room saves it")
 
@@ -188,5 +188,5 @@ def test_first_output_is_on_the_page_soon(opened: Page, session: kr.Session) -> 
         session.execute(f"import time; print(time.time(), {n})", timeout=60, cell_id=f"n{n}")
         opened.until(partial(opened.text, f"n{n}"), what="the text")
         late.append(time.time() - float(opened.text(f"n{n}").split()[0]))
-    # measured on two busy cores: 11 to 33 ms; here only that nobody waits for a timer of seconds
-    assert sorted(late)[len(late) // 2] < 0.5
+    # measured on two busy cores: 11 to 33 ms; a timer of seconds would hold up all of them
+    assert min(late) < 0.5

@@ -12,7 +12,16 @@ import pytest
 import kernel_runtime as kr
 from tests.contract.stock import kill, supervisor_of
 from tests.jupyter.server import Server
-from tests.jupyter.shared_page import Page, collaborative, ended, file_of, known, page, saved_cells
+from tests.jupyter.shared_page import (
+    Page,
+    collaborative,
+    ended,
+    file_of,
+    in_the_store,
+    known,
+    page,
+    saved_cells,
+)
 from tests.support import eventually
 
 
@@ -75,6 +84,7 @@ def test_the_server_is_killed_over_a_running_cell(server: Server, ran: kr.Sessio
     path = f"{ran.name}.ipynb"
     with page(server, path) as before:
         it_begins(before, ran, gate)
+        in_the_store(server, str(gate))
         server.kill()
     gate.write_text("on")
     ran.wait(timeout=60)
@@ -90,6 +100,7 @@ def test_the_server_is_killed_and_the_cell_runs_on(server: Server, ran: kr.Sessi
     path = f"{ran.name}.ipynb"
     with page(server, path) as before:
         it_begins(before, ran, gate)
+        in_the_store(server, str(gate))
         server.kill()
     server.start()
     known(server, ran)

@@ -158,7 +158,10 @@ def test_a_session_that_was_removed_meanwhile(server: Server) -> None:
         body = {"source": "1"} if method == "POST" else None
         status, told = server.ask(method, f"{api}/{what}", body)
         assert (status, told["error"]["type"]) in ((404, "NoSuchSession"), (404, "NotFound")), told
-    eventually(lambda: kernel_id not in server.kernels(), what="the server has seen it")
+    eventually(
+        lambda: server.ask("GET", f"{api}/overview")[1]["error"]["type"] == "NotFound",
+        what="the server has seen it",
+    )
     _refused(server.ask("GET", f"{api}/overview"), 404, "NotFound", "krt ls")
 
 

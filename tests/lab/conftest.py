@@ -12,15 +12,17 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, ViewportSize, expect, sync_playwright
 
 import kernel_runtime as kr
 from tests.conftest import isolated
 from tests.contract.stock import running_session
 from tests.lab.gate import Gate
 from tests.lab.network import Network, network
-from tests.lab.page import NotebookPage, Open
+from tests.lab.page import SOON, NotebookPage, Open
 from tests.lab.server import LabServer
+
+expect.set_options(timeout=SOON)
 
 SCREENSHOTS = Path(__file__).parents[2] / ".lab-screenshots"
 CHROMIUM = "/usr/bin/chromium"

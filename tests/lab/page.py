@@ -135,11 +135,16 @@ class NotebookPage:
         """The last cell, in command mode."""
         self.cells.last.locator(".jp-InputPrompt").click()
 
+    def begin_to_edit(self) -> None:
+        """The selected cell, in edit mode; a new one gets an editor, and that the focus, a moment later."""
+        self.page.keyboard.press("Enter")
+        expect(self.active).to_be_focused()
+
     def write(self, source: str) -> None:
         """A new cell at the end, with that source typed into it."""
         self.select_last()
         self.page.keyboard.press("b")
-        self.page.keyboard.press("Enter")
+        self.begin_to_edit()
         self.page.keyboard.insert_text(source)
         expect(self.active).to_contain_text(source.splitlines()[0])
 

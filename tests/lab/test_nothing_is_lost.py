@@ -168,6 +168,8 @@ def test_shutting_down_in_the_page_detaches(session: kr.Session, notebook: Noteb
     kernel = kernel_of(session)
     notebook.menu("Kernel", "Shut Down Kernel")
     expect(notebook.page.get_by_text("Detached from the session")).to_be_visible()
+    # it stays for as long as somebody may be about to take its offer
+    notebook.page.locator(".Toastify__toast", has_text="Detached from the session").hover()
     assert process.is_alive(kernel)
     said = krt_json("exec", session.name, "origin", "--as", "agent:planner")
     assert said["outputs"][0]["data"]["text/plain"] == "1"

@@ -13,6 +13,7 @@ from kernel_runtime import places, process
 from tests.lab.page import NotebookPage, Open
 from tests.lab.record import done
 from tests.lab.server import LabServer
+from tests.support import eventually
 
 ROUTES = ["/kernel-runtime/api/sessions", "/api/kernels", "/api/sessions", "/api/contents", "/api/terminals"]
 HOSTILE = [
@@ -26,6 +27,9 @@ HOSTILE = [
 
 def test_nothing_is_told_without_the_token(session: kr.Session, lab: LabServer) -> None:
     kernel_id = next(row["kernel_id"] for row in lab.get(ROUTES[0]) if row["name"] == session.name)
+    eventually(
+        lambda: kernel_id in [kernel["id"] for kernel in lab.get("/api/kernels")], 30, "it is attached"
+    )
     for route in [*ROUTES, f"/kernel-runtime/api/kernels/{kernel_id}/overview"]:
         assert lab.status(route) == 403, route
         assert lab.status(route, "0" * 48) == 403, route
