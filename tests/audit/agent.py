@@ -34,6 +34,7 @@ def record(notebook: Described, cwd: Path, *, name: str = "") -> str:
             for number, row in enumerate(notebook.run, 1):
                 given = next(answers[row.cell]) if row.cell in answers else []
                 _do(session, notebook, row, given, f"{notebook.name}, line {number} of its run")
+            session.status(limit=0)  # waits until the last cell has been looked at; a stop does not
         finally:
             session.stop()
     for file, text in notebook.afterwards.items():

@@ -61,6 +61,12 @@ def processes_under(root: Path) -> list[process.ProcessId]:
     return found
 
 
+def looked_at_and_stopped(session: kr.Session) -> None:
+    """A stop does not wait until the last cell has been looked at, and its names would be missing."""
+    session.status(limit=0)
+    session.stop()
+
+
 Record = Callable[..., None]
 
 
@@ -75,7 +81,7 @@ def record(tmp_path: Path) -> Iterator[Record]:
                     session.restart()
                 else:
                     session.execute(cell, accept=True, stop_on_error=False, timeout=30)
-            session.stop()
+            looked_at_and_stopped(session)
 
     yield run
     for name in session_files.names():
@@ -155,7 +161,7 @@ def test_recorded_answers_are_given_again(record: Record, tmp_path: Path) -> Non
         asked(session, x, "t: ")
         session.answer("typed")
         assert "typed" in x.wait(timeout=20).text
-        session.stop()
+        looked_at_and_stopped(session)
     result = replay("s")
     assert (result.verdict, verdicts(result)) == ("same", ["same"] * 3), [
         (row["reason"], row["diff"]) for row in result.executions
@@ -175,7 +181,7 @@ def test_another_question_and_one_more_are_told(record: Record, tmp_path: Path) 
         eventually(lambda: session.peek(x.execution_id).blocked)
         session.answer("yes")
         x.wait(timeout=20)
-        session.stop()
+        looked_at_and_stopped(session)
     (tmp_path / "n").write_text("3")
     (row,) = replay("s").executions
     assert row["verdict"] == "different"
@@ -208,7 +214,7 @@ def test_a_password_is_asked_for_or_its_execution_is_skipped(record: Record, tmp
         session.answer("four")
         assert x.wait(timeout=20).text == "4"
         session.execute("n * 2")
-        session.stop()
+        looked_at_and_stopped(session)
     result = replay("s")
     assert verdicts(result) == ["skipped", "different"]
     assert "asked for a secret" in reasons(result)[0]
@@ -235,7 +241,7 @@ def test_a_kernel_that_died_when_it_was_recorded(record: Record, tmp_path: Path)
         session.execute("exit()")
         eventually(lambda: session.row()["state"] == "dead", what="the kernel has gone")
         session.execute("x = 3; x", accept=True)
-        session.stop()
+        looked_at_and_stopped(session)
     result = replay("s")
     assert verdicts(result) == ["same", "skipped", "same", "same", "same"]
     assert "the kernel died" in reasons(result)[1]
@@ -262,9 +268,9 @@ def test_a_step_that_takes_too_long_is_interrupted_and_the_rest_goes_on(
 ) -> None:
     record("import os, time\nif os.path.exists('slow'): time.sleep(600)", "'after'")
     (tmp_path / "slow").write_text("")
-    result = replay("s", timeout=1.5)
+    result = replay("s", timeout=5)
     assert verdicts(result) == ["different", "same"]
-    assert result.executions[0]["remarks"] == ["it was interrupted: it ran for 1.5 s"]
+    assert result.executions[0]["remarks"] == ["it was interrupted: it ran for 5 s"]
 
 
 @pytest.mark.slow
@@ -275,7 +281,7 @@ def test_a_step_that_no_interrupt_ends_loses_its_kernel(record: Record, tmp_path
     )
     record(stubborn, "'after'", None, "'next'")
     (tmp_path / "slow").write_text("")
-    result = replay("s", timeout=1.0)
+    result = replay("s", timeout=5)
     assert verdicts(result) == ["different", "skipped", "same"]
     assert "could not be interrupted" in reasons(result)[1]
 
@@ -304,7 +310,7 @@ def test_late_output_is_waited_for_where_it_was_recorded(record: Record, tmp_pat
         session.execute("import time; time.sleep(0.3); box")
         x = session.execute(LATE)
         eventually(lambda: "late" in x.refresh().text, what="late output at the end")
-        session.stop()
+        looked_at_and_stopped(session)
     result = replay("s")
     assert (result.verdict, verdicts(result)) == ("same", ["same"] * 3)
 
@@ -410,7 +416,7 @@ def test_an_export_and_a_bundle_are_replayed_as_the_session_ran(record: Record, 
         session.execute("x = 1", cell_id="first")
         session.execute("x += 1; x", cell_id="second")
         session.execute("x = 10; x", cell_id="first")
-        session.stop()
+        looked_at_and_stopped(session)
     path = tmp_path / "export.ipynb"
     assert krt("export", "s", str(path)).returncode == 0
     result = replay(path)
@@ -609,7 +615,7 @@ def test_a_person_is_asked_at_the_terminal(record: Record, tmp_path: Path) -> No
         asked(session, x, "and? ")
         session.answer("yes")
         assert x.wait(timeout=20).text == "yes 4\n"
-        session.stop()
+        looked_at_and_stopped(session)
     child = pexpect.spawn(
         sys.executable,
         ["-m", "kernel_runtime.cli", "replay", "s", "--secrets", "ask", "--inputs", "ask"],

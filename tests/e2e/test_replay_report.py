@@ -52,6 +52,7 @@ def test_what_happened_and_what_came_of_it(tmp_path: Path) -> None:
         session.execute("print('<script>alert(1)</script>'); x = 1", timeout=30)
         session.execute("import os; os.kill(os.getpid(), 9)", timeout=30)
         session.execute("import time; time.time_ns()", accept=True, timeout=30)
+        session.status(limit=0)  # waits until that has been looked at; a stop does not
         session.stop()
     page, xml = tmp_path / "r.html", tmp_path / "r.xml"
     document = krt_json(
