@@ -29,6 +29,7 @@ from kernel_runtime.supervisor.reactor import Timer
 from kernel_runtime.supervisor.tty import readers, screen
 from kernel_runtime.supervisor.tty.readers import Reader
 from kernel_runtime.supervisor.world import procfs
+from kernel_runtime.testing.failpoints import reach
 
 if TYPE_CHECKING:
     from kernel_runtime.supervisor.session import Supervisor
@@ -40,6 +41,10 @@ FIRST = 0.25
 SELDOMER = 1.5
 LONGEST = 2.0
 """seconds between looks at most"""
+SOON = 0.05
+"""seconds until what a reader has just shown is in the terminal's log, or the cell's output in the journal"""
+TAKEN_WITHIN = 10.0
+"""seconds after which a read that an answer did not end is a question again: the answer was not enough"""
 _END_OF_FILE = b"\x04"
 
 
@@ -61,6 +66,12 @@ class TerminalWatch:
         """the execution whose client was told on stderr, once"""
         self._listened: set[Reader] = set()
         """who listened at the last look"""
+        self._silent: int | None = None
+        """a process that reads, and had shown nothing at the last look"""
+        self._asked: int | None = None
+        """the process that was asked for last"""
+        self._answered: tuple[int, int | None, float] | None = None
+        """the process that was answered last, how often it had read by then, and when"""
         supervisor.shell.performers[m.TypeInput] = self._type
         supervisor.shell.on_change.append(self._changed)
 
@@ -72,6 +83,9 @@ class TerminalWatch:
             self._watched = None
             self.unseen = ()
             return
+        if running.blocked is not None and on_terminal(running.blocked):
+            # also what another supervisor has asked
+            self._asked = running.blocked["pid"]
         if running.execution.execution_id == self._watched:
             return
         self._watched = running.execution.execution_id
@@ -80,6 +94,7 @@ class TerminalWatch:
         self._began = time.time_ns() - 20_000_000
         self._pause = FIRST
         self._listened = set()
+        self._silent = self._answered = None
         self._tidy()
         # a timer of a cell that has ended stays: short cells cost none
         if self._timer is None:
@@ -108,35 +123,63 @@ class TerminalWatch:
         if left > 0:
             self._timer = self._s.reactor.after(left, self._due)
             return
+        soon = False
         try:
-            self._look(running)
+            soon = self._look(running)
         except EnvironmentFault as error:
             log.warning("what reads the terminal waits for the journal: %s", error.message)
         except OSError as error:  # the terminal went while we looked: so did the kernel, or it is about to
             log.info("the kernel's terminal cannot be looked at: %s", error)
         self._pause = min(self._pause * SELDOMER, LONGEST)
-        self._timer = self._s.reactor.after(self._pause, self._due)
+        self._timer = self._s.reactor.after(SOON if soon else self._pause, self._due)
 
     # -- what is seen
 
-    def _look(self, running: Running) -> None:
+    def _look(self, running: Running) -> bool:
+        """Whether to look again soon."""
         record = self._s.keeper.record
         # only while its holder lives is that path this terminal
         if record is None or record.terminal is None or record.foster is None:
-            return
+            return False
         if not process.is_alive(record.foster) or self._s.shell.state.kernel != "up":
-            return
+            return False
         if running.blocked is not None and not on_terminal(running.blocked):
-            return  # the cell itself asks
+            return False  # the cell itself asks
         seen = readers.look(record.terminal, kernel=record.process.pid, foster=record.foster.pid)
         settings = screen.settings(record.terminal)
         reader = self._reader_of(running, record, seen.readers, settings)
         if reader is None:
             if running.blocked is not None:
                 self._nobody(running)
-            return
-        if running.blocked is None or running.blocked["pid"] != reader.pid:
-            self._ask(running, reader, self._prompt(running, record, settings), settings)
+            return False
+        soon = self._meet(running, record, reader, settings)
+        reach("after-reader")
+        return soon
+
+    def _meet(
+        self, running: Running, record: KernelRecord, reader: Reader, settings: screen.Settings
+    ) -> bool:
+        """Ask for a reader that is a new one; True if its prompt may be on its way."""
+        if running.blocked is not None and running.blocked["pid"] == reader.pid:
+            return False
+        if self._has_yet_to_read(reader.pid):
+            return False
+        shown = screen.prompt(record.screen, canonical=settings.canonical, since=self._began)
+        if not shown and self._silent != reader.pid:
+            # a question is told once: its prompt is given the time to get here
+            self._silent = reader.pid
+            return True
+        self._silent = None
+        self._ask(running, reader, shown or self._last_output(running.execution.execution_id), settings)
+        return False
+
+    def _has_yet_to_read(self, pid: int) -> bool:
+        """It was answered, and is in the same read still: the answer is on its way to it."""
+        if self._answered is None:
+            return False
+        answered, reads, at = self._answered
+        late = time.monotonic() - at > TAKEN_WITHIN
+        return pid == answered and reads is not None and readers.reads(pid) == reads and not late
 
     def _nobody(self, running: Running) -> None:
         assert running.blocked is not None
@@ -229,10 +272,6 @@ class TerminalWatch:
             pid = stat.ppid
         return False
 
-    def _prompt(self, running: Running, record: KernelRecord, settings: screen.Settings) -> str:
-        shown = screen.prompt(record.screen, canonical=settings.canonical, since=self._began)
-        return shown or self._last_output(running.execution.execution_id)
-
     def _last_output(self, execution_id: str) -> str:
         """The last line that the cell printed: `read -p` in bash prompts on stderr."""
         entries = self._s.shell.reader.entries(execution_id=execution_id, kinds=["OutputRecorded"], last=1)
@@ -257,6 +296,8 @@ class TerminalWatch:
                 # where input comes by keys, what is given is what is typed; and Enter is a key
                 text = (command.text or "").encode("utf-8", "surrogateescape")
                 data = text + b"\n" if canonical else text or b"\r"
+            if self._asked is not None:
+                self._answered = (self._asked, readers.reads(self._asked), time.monotonic())
             fd = os.open(record.keys, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
             try:
                 os.write(fd, data)
