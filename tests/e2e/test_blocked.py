@@ -20,7 +20,7 @@ from kernel_runtime.model.facts import InputAnswered, InputRequested, InputWithd
 from tests.cases.support import cell_of, entries, kernel_pid, state, stopped, streamed
 from tests.contract.stock import stock_client
 from tests.e2e.written import contents
-from tests.support import eventually, krt, krt_json
+from tests.support import eventually, krt, krt_json, waits
 
 TOKEN = "import subprocess\nsubprocess.run(['bash', '-c', 'read -p \"token: \" t </dev/tty; echo got $t'])"
 PASSWORD = (
@@ -159,12 +159,8 @@ def test_a_reader_that_goes_away_is_no_question(session: kr.Session) -> None:
 
 def test_the_cells_own_question_comes_first(session: kr.Session, tmp_path: Path) -> None:
     go = tmp_path / "go"
-    source = (
-        "import time\np = subprocess.Popen(['bash', '-c', 'read t </dev/tty; echo got $t'])\n"
-        f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n"
-        "print(input('own? ')); p.wait()"
-    )
-    x, blocked = asks(session, source)
+    child = "p = subprocess.Popen(['bash', '-c', 'read t </dev/tty; echo got $t'])\n"
+    x, blocked = asks(session, child + waits(go) + "print(input('own? ')); p.wait()")
     assert blocked["on"] == "terminal"
     go.touch()
     eventually(lambda: blocked_on(session, x)["on"] == "input", what="the cell asks")

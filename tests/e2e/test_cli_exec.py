@@ -16,7 +16,7 @@ import pytest
 from kernel_runtime import process
 from kernel_runtime.client import session_files
 from kernel_runtime.client.blocking import observe
-from tests.support import eventually, krt, krt_json
+from tests.support import eventually, krt, krt_json, waits
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ def test_detach_and_wait(alice: str) -> None:
 
 def until(go: Path, value: str) -> str:
     """A cell that runs until that file is there."""
-    return f"import os, time\nwhile not os.path.exists({str(go)!r}): time.sleep(0.02)\n{value!r}"
+    return f"{waits(go)}{value!r}"
 
 
 def test_the_time_is_up_and_it_goes_on(alice: str, tmp_path: Path) -> None:

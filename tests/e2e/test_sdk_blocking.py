@@ -26,7 +26,7 @@ from kernel_runtime.errors import (
     StillRunning,
     UsageError,
 )
-from tests.support import eventually
+from tests.support import eventually, waits
 
 
 @pytest.fixture
@@ -203,7 +203,6 @@ def test_it_works_inside_a_running_loop(session: kr.Session) -> None:
 
 
 def test_ctrl_c_ends_the_waiting_and_not_the_execution(session: kr.Session, tmp_path: Path) -> None:
-    session.execute("import os, time", timeout=60)
     go = tmp_path / "go"
 
     def ctrl_c() -> None:
@@ -214,7 +213,7 @@ def test_ctrl_c_ends_the_waiting_and_not_the_execution(session: kr.Session, tmp_
     presser = threading.Thread(target=ctrl_c)
     presser.start()
     with pytest.raises(KeyboardInterrupt):
-        session.execute(f"while not os.path.exists({str(go)!r}): time.sleep(0.02)\n'went on'", timeout=60)
+        session.execute(f"{waits(go)}'went on'", timeout=60)
     assert session.row()["state"] == "busy"
     presser.join()
     go.touch()
