@@ -29,6 +29,9 @@ from kernel_runtime.client import spawn
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import NotAllowed, SupervisorFault, from_json
 
+Revive = bool | Callable[[], bool]
+"""whether to start a supervisor where none lives, or what tells that"""
+
 RESENDABLE = frozenset(
     {
         "ping",
@@ -101,20 +104,22 @@ class ControlLine:
         arguments: Mapping[str, Any] | None = None,
         *,
         within: float = REQUEST_TIMEOUT,
-        revive: bool = True,
+        revive: Revive = True,
         resend: bool = True,
     ) -> dict[str, Any]:
         """The `result` of one request, replied to `within` so many seconds.
 
         With `revive=False` a supervisor that is dead at the start is not replaced, with `resend=False`
-        one that dies over the request is not.
+        one that dies over the request is not. A function is asked once none lives: only then is it known
+        for certain whether the last one was stopped on purpose.
 
         Raises:
             SupervisorFault: no supervisor can be had, it does not answer, or it died with a request
                 that must not be sent twice.
             KernelRuntimeError: the error that the supervisor replied with.
         """
-        revive = revive and self.revives
+        if not self.revives:
+            revive = False
         content = {**(arguments or {}), "op": op, "principal": self.principal}
         for _ in range(_RESENDS + 1):
             if not await self._connect(revive=revive):
@@ -148,7 +153,7 @@ class ControlLine:
 
     # connecting
 
-    async def _connect(self, *, revive: bool) -> bool:
+    async def _connect(self, *, revive: Revive) -> bool:
         """Make sure of a socket whose supervisor lives; False when there is none and none is wanted."""
         if self._socket is not None and not self._is_gone():
             return True
@@ -168,13 +173,13 @@ class ControlLine:
                 self.on_connect()
             return True
 
-    async def _front_door(self, *, revive: bool) -> wire.Connection | None:
+    async def _front_door(self, *, revive: Revive) -> wire.Connection | None:
         """Of a supervisor that lives; None when there is none and none is wanted."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + _FRONT_TIMEOUT
         while True:
             if not spawn.is_running(self.session):
-                if not revive:  # it may have been on its way out when we began
+                if not (revive() if callable(revive) else revive):  # it may have been on its way out
                     return None
                 await asyncio.to_thread(spawn.ensure_supervisor, self.session)
             # none: a supervisor that holds its lock and has not opened its door yet

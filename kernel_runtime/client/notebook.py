@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from kernel_runtime import process
 from kernel_runtime.client import session_files
-from kernel_runtime.client.connection import ControlLine
+from kernel_runtime.client.connection import ControlLine, Revive
 from kernel_runtime.client.session_files import SessionFile
 from kernel_runtime.errors import SupervisorFault
 
@@ -38,7 +38,7 @@ class NotebookCalls:
     file: SessionFile
 
     async def hold_notebook(
-        self, holder: str, *, seconds: float, flush: bool = False, revive: bool = True
+        self, holder: str, *, seconds: float, flush: bool = False, revive: Revive = True
     ) -> Held:
         """Be the one who writes the notebook's file, for so many seconds; asked again it goes on.
 
@@ -49,7 +49,7 @@ class NotebookCalls:
             holder: a name that no other holder has.
             seconds: 1 to 120.
             flush: merge what is in the file now with the journal, and write it.
-            revive: start a supervisor where none lives.
+            revive: start a supervisor where none lives, or whether to, asked then.
 
         Raises:
             SupervisorFault: none lives, with `revive=False`.

@@ -260,11 +260,14 @@ class AsyncSession(HandoffCalls, WorldCalls, TerminalCalls, NotebookCalls):
         while True:
             wait = _DOORBELL if deadline is None else min(_DOORBELL, max(0.0, deadline - time.monotonic()))
             arguments = {"after": after, "timeout": wait}
-            # a supervisor that was stopped on purpose is not brought back by somebody who only listens
-            revive = not self.was_stopped()
             try:
+                # a supervisor that was stopped on purpose is not brought back by somebody who only listens
                 reply = await self._line.request(
-                    "changes", arguments, within=wait + 90.0, revive=revive, resend=False
+                    "changes",
+                    arguments,
+                    within=wait + 90.0,
+                    revive=lambda: not self.was_stopped(),
+                    resend=False,
                 )
             except SupervisorFault as fault:
                 losses += 1

@@ -179,9 +179,7 @@ class RoomKeeper:
 
     async def _hold(self) -> None:
         try:
-            held = await self.session.hold_notebook(
-                self._holder, seconds=LEASE, revive=not self._was_stopped()
-            )
+            held = await self.session.hold_notebook(self._holder, seconds=LEASE, revive=self._may_revive)
         except KernelRuntimeError as error:
             # nobody else writes it then
             log.info("session %s: its notebook is not held: %s", self.session.name, error.message)
@@ -194,12 +192,12 @@ class RoomKeeper:
                 "What you change here is saved as well, and shows there."
             )
 
-    def _was_stopped(self) -> bool:
-        """Whether the session was stopped on purpose, or never ran; looking at it does not bring it back."""
+    def _may_revive(self) -> bool:
+        """Not if the session was stopped on purpose, or never ran: looking at it does not bring it back."""
         try:
-            return self.session.was_stopped()
+            return not self.session.was_stopped()
         except FileNotFoundError:
-            return True
+            return False
 
     async def _renew(self) -> None:
         while True:
@@ -279,7 +277,7 @@ class RoomKeeper:
         if self.holds:
             with suppress(KernelRuntimeError):  # without a supervisor what the file says is taken as it is
                 await self.session.hold_notebook(
-                    self._holder, seconds=LEASE, flush=True, revive=not self._was_stopped()
+                    self._holder, seconds=LEASE, flush=True, revive=self._may_revive
                 )
         self._merge_in(await self._room.read_file(), self._base)
 
