@@ -14,7 +14,7 @@ from kernel_runtime.errors import SupervisorFault
 
 
 def test_a_stop_overtakes_a_request(krt_home: object, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A request that a leaving supervisor no longer answers is sent again. Whether to start another one for it
+    """A request that a leaving supervisor no longer answers is sent again. Whether to start another for it
     was decided before the first time, when the session had not been stopped: so an open page, which renews
     its hold on the notebook, brought back what was being stopped. It is decided when none lives.
     """
