@@ -88,7 +88,8 @@ class Holder:
             OSError: it cannot be run, or its record not be written; then nothing runs.
         """
         config = self._config
-        for suffix in (".status", ".screen", ".json"):
+        # the log too: a holder of this name whose command left somebody behind still writes the old one
+        for suffix in (".status", ".screen", ".json", ".log"):
             _remove(self._files + suffix)
         self._log = ProcessLog(self._files + ".log", bound=config["bound"], floor=config["floor"])
         listener = self._listen()
@@ -143,9 +144,19 @@ class Holder:
         finally:
             os.umask(before)
             os.chdir("/")
+        self._bound = os.stat(self._socket_path)  # noqa: PTH116 - pathlib is a megabyte of memory
         listener.listen(16)
         listener.setblocking(False)
         return listener
+
+    def _unbind(self) -> None:
+        """Nobody is to come to us any more; what a later holder of the name has bound there stays."""
+        try:
+            ours = os.path.samestat(os.stat(self._socket_path), self._bound)  # noqa: PTH116
+        except FileNotFoundError:
+            return
+        if ours:
+            _remove(self._socket_path)
 
     def _watch(self, fd: int, handler: _Handler, events: int = select.POLLIN) -> None:
         self._handlers[fd] = handler
@@ -188,7 +199,7 @@ class Holder:
             if self._leave_at is None and self._status is not None and (self._hung_up or self._ending):
                 self._keep_screen()
         self._log.close()
-        _remove(self._socket_path)
+        self._unbind()
 
     def _late(self) -> bool:
         return self._leave_at is not None and time.monotonic() >= self._leave_at
@@ -259,10 +270,9 @@ class Holder:
             else {"exit_status": os.WEXITSTATUS(status)}
         )
         self._status = {"pid": self._pid, **how, "ended_at": time.time_ns(), "output": self._log.counts()}
-        try:
-            _write(self._files + ".status", self._status)
-        except OSError as error:  # a full disk: whoever listens is told all the same
-            sys.stderr.write(f"{self._files}.status cannot be written: {error}\n")
+        if self._hung_up:
+            self._unbind()  # once the end is told, the name may be used again
+        self._keep(".status", self._status)
         for peer in list(self._peers.values()):
             self._say(peer, {"event": "ended", **self._status})
 
@@ -458,10 +468,20 @@ class Holder:
             self._drawing.step()
 
     def _save_screen(self) -> None:
+        self._keep(".screen", {"pid": self._pid, **self._drawing.document()})
+
+    def _keep(self, suffix: str, document: dict[str, Any]) -> None:
+        """Write it down, unless the name has a later holder by now; a reader knows whose it is by the pid."""
         try:
-            _write(self._files + ".screen", self._drawing.document())
-        except OSError as error:
-            sys.stderr.write(f"{self._files}.screen cannot be written: {error}\n")
+            with open(self._files + ".json", "rb") as file:
+                if json.load(file)["pid"] != self._pid:
+                    return
+        except (OSError, ValueError):  # removed by somebody, or by a later holder that is starting
+            pass
+        try:
+            _write(self._files + suffix, document)
+        except OSError as error:  # a full disk: whoever listens is told all the same
+            sys.stderr.write(f"{self._files}{suffix} cannot be written: {error}\n")
 
 
 def _become(cwd: str) -> None:

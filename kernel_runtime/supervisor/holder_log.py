@@ -127,8 +127,12 @@ class ProcessLog:
     def _rotate(self) -> None:
         """Keep the last half of the bound, from the start of a line on."""
         draft = f"{self.path}.new"
-        source = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        source = os.open(f"/proc/self/fd/{self._fd}", os.O_RDONLY | os.O_CLOEXEC)
         try:
+            if not os.path.samestat(os.stat(self.path), os.fstat(source)):  # noqa: PTH116
+                raise FileExistsError(
+                    self.path
+                )  # a later log of that name: that stays, and nobody reads ours
             cut = self._cut(source)
             kept = [gap for gap in self._gaps if gap[0] >= cut]
             left = [gap for gap in self._gaps if gap[0] < cut]
@@ -154,7 +158,7 @@ class ProcessLog:
                 os.unlink(draft)  # noqa: PTH108
                 raise
         except OSError:
-            # no room for the copy: begin anew rather than grow
+            # no room for the copy, or no name: begin anew rather than grow
             self._start_over()
             return
         finally:

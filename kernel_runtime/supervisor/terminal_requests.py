@@ -135,7 +135,10 @@ class _Requests:
         process_id = one.fact.process_id
         try:
             raw = (self._t.directory / f"{process_id}.screen").read_bytes()
-            token.respond({"process_id": process_id, **msgspec.json.decode(raw, type=dict[str, Any])})
+            screen = msgspec.json.decode(raw, type=dict[str, Any])
+            if screen.pop("pid", one.fact.pid) != one.fact.pid:
+                raise FileNotFoundError("it is of an earlier process of that name")
+            token.respond({"process_id": process_id, **screen})
         except (OSError, msgspec.MsgspecError):
             name = self._s.identity.name
             token.refuse(
