@@ -175,8 +175,9 @@ def test_verify_finds_what_was_changed(krt_home: Path) -> None:
 
 
 def test_the_notebook_is_exported_valid(alice: str, tmp_path: Path) -> None:
-    krt("exec", alice, "print('a'); 6 * 7")
-    krt("exec", alice, "1 / 0")
+    for source, status in (("print('a'); 6 * 7", 0), ("1 / 0", 1)):
+        done = krt("exec", alice, source)
+        assert done.returncode == status, done.stderr
     target = tmp_path / "out.ipynb"
     assert krt_json("export", alice, str(target))["cells"] == 2
     document = nbformat.read(target, as_version=4)
