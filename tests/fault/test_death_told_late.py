@@ -41,9 +41,10 @@ def test_the_next_supervisor_waits_for_a_parent_that_lives(rig: Rig) -> None:
     session.execute("1")
     record = launch.load_record(rig.file.directory / "kernel.json")
     assert record is not None
-    assert record.foster is not None
-    process.signal_process(record.foster, signal.SIGSTOP)
-    eventually(lambda: process.run_state(record.foster.pid) == "T", what="the parent is stopped")
+    parent = record.foster
+    assert parent is not None
+    process.signal_process(parent, signal.SIGSTOP)
+    eventually(lambda: process.run_state(parent.pid) == "T", what="the parent is stopped")
     killed = rig.supervisor_pid()
     rig.kill(killed)
     process.signal_process(record.process, signal.SIGKILL)
@@ -52,7 +53,7 @@ def test_the_next_supervisor_waits_for_a_parent_that_lives(rig: Rig) -> None:
     eventually(
         lambda: death(rig) or waits(rig, killed), timeout=30, what="it waits, or has written the death"
     )
-    process.signal_process(record.foster, signal.SIGCONT)
+    process.signal_process(parent, signal.SIGCONT)
     told = eventually(lambda: death(rig), timeout=30, what="the death is told")
     assert told is not None
     assert told.signal == signal.SIGKILL

@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,7 +49,7 @@ def stopped_parent(record: KernelRecord) -> Iterator[None]:
         process.signal_process(who, signal.SIGCONT)
 
 
-def submit(rig: Rig, session: Session, source: str, **how: bool) -> Execution:
+def submit(rig: Rig, session: Session, source: str, **how: Any) -> Execution:
     execution = session.submit(source, key="asks", **how)
     rig.acknowledged.append((execution.execution_id, execution.cursor, "asks"))
     return execution
