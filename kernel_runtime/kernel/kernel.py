@@ -438,6 +438,7 @@ class SessionKernel(IPythonKernel):
 
     async def do_debug_request(self, msg: dict[str, Any]) -> Any:
         """Load the debugger on its first request; we are on the control thread, where it lives."""
+        self._debugged_by = self.get_parent()
         if self.debugger is None and find_spec("debugpy") is not None:
             from ipykernel.debugger import Debugger
 
@@ -458,6 +459,11 @@ class SessionKernel(IPythonKernel):
             self.debugpy_stream.on_recv(self.dispatch_debugpy, copy=False)
             self._stopped_queue = asyncio.ensure_future(self.poll_stopped_queue())
         return await super().do_debug_request(msg)
+
+    def _publish_debug_event(self, event: dict[str, Any]) -> None:
+        """Under the last request to it: that on the control channel may be the supervisor's own."""
+        topic = self._topic("debug_event")
+        self.session.send(self.iopub_socket, "debug_event", event, parent=self._debugged_by, ident=topic)
 
     def start(self) -> None:
         self.shell.exit_now = False

@@ -12,7 +12,7 @@ from jupyter_client.blocking.client import BlockingKernelClient
 
 from kernel_runtime.kernel import debug_line
 from kernel_runtime.kernel.debug_line import DebugLine, one_at_a_time
-from tests.contract.stock import running_session, stock_client
+from tests.contract.stock import reply_to, running_session, stock_client
 from tests.support import eventually
 
 _numbers = count(1)
@@ -88,3 +88,31 @@ def test_the_line_waits_for_a_busy_thread_no_longer_than_it_says(monkeypatch: py
     loop.run_forever()
     loop.close()
     assert ran == []
+
+
+def test_a_stop_is_told_whatever_the_supervisor_asks_meanwhile() -> None:
+    """An event is published under the last request on the control channel. Where that was a question of the
+    supervisor's, whose answers nobody else is told, no page heard that a cell had stopped. It is published
+    under the last request to the debugger.
+    """
+    code = "stopped = 'here'\nstopped += ', and went on'\nprint(stopped)"
+    with running_session() as session, stock_client(session) as client:
+        assert ask(client, "initialize", **_START)["success"] is True
+        assert ask(client, "attach")["success"] is True
+        path = ask(client, "dumpCell", code=code)["body"]["sourcePath"]
+        points = {"source": {"path": path}, "breakpoints": [{"line": 2}], "sourceModified": False}
+        assert ask(client, "setBreakpoints", **points)["body"]["breakpoints"][0]["verified"]
+        names = [row["name"] for row in session.status().resources if row["kind"] == "env"]
+        assert "environment" in names, "the kernel was asked"
+        ran = client.execute(code)
+
+        def stops() -> dict[str, Any] | None:
+            message: dict[str, Any] = client.get_iopub_msg(timeout=60)
+            event = message["content"] if message["msg_type"] == "debug_event" else {}
+            return message if event.get("event") == "stopped" else None
+
+        stop = eventually(stops, 60, "word of the stop")
+        assert stop is not None
+        assert stop["parent_header"]["session"] == client.session.session
+        ask(client, "continue", threadId=stop["content"]["body"]["threadId"])
+        assert reply_to(client, ran)["content"]["status"] == "ok"
