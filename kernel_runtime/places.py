@@ -94,6 +94,11 @@ def private_dir(path: Path) -> Path:
     return path
 
 
+def private(path: str, flags: int) -> int:
+    """An opener, for `open`: a file that it creates is its owner's alone."""
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
 def check_name(name: str) -> str:
     """The name, if it is one.
 

@@ -13,6 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from kernel_runtime import places
 from kernel_runtime.errors import DiskFull, KernelRuntimeError, ReadOnlyStorage, StorageFault
 
 
@@ -25,7 +26,7 @@ def new_file(target: Path) -> Iterator[BinaryIO]:
     """
     draft = target.with_name(f".{target.name[:200]}.{uuid.uuid4().hex[:12]}")
     try:
-        with open(draft, "x+b", opener=_private) as file:
+        with open(draft, "x+b", opener=places.private) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -44,7 +45,7 @@ def append_line(target: Path, line: bytes) -> None:
         DiskFull, ReadOnlyStorage, StorageFault: the file is as it was.
     """
     try:
-        with open(target, "a+b", buffering=0, opener=_private) as file:
+        with open(target, "a+b", buffering=0, opener=places.private) as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             size = file.seek(0, os.SEEK_END)
             # whoever wrote last may have been cut off in the middle
@@ -68,10 +69,6 @@ def fault(error: OSError, path: Path) -> KernelRuntimeError:
     if error.errno in ReadOnlyStorage.ERRNOS:
         return ReadOnlyStorage(f"cannot write {path}: {error.strerror}", hint="check who may write there")
     return StorageFault(f"cannot write {path}: {error.strerror or error}", hint="name another file")
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _sync_directory(directory: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from kernel_runtime import places
 from kernel_runtime.jupyter.mirror_document import SharedNotebook, clocks
 from kernel_runtime.jupyter.room_merge import Base
 
@@ -60,7 +61,8 @@ class KeptBase:
                 notebook.document.ystate[MARK] = mark
         try:
             state = notebook.document.ydoc.get_state()
-            self._path.write_bytes(msgspec.json.encode(_Kept(mark, state, base)))
+            with open(self._path, "wb", opener=places.private) as file:
+                file.write(msgspec.json.encode(_Kept(mark, state, base)))
         except OSError as error:
             # then unsaved edits of a killed server are all kept, also where they are older
             log.info("%s cannot be written: %s", self._path, error)

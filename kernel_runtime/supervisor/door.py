@@ -17,6 +17,7 @@ from pathlib import Path
 import zmq
 from msgspec.structs import replace
 
+from kernel_runtime import places
 from kernel_runtime.errors import SupervisorFault
 from kernel_runtime.supervisor.mailbox import Mailbox
 from kernel_runtime.supervisor.reactor import Reactor, Timer
@@ -200,7 +201,8 @@ class FrontDoor:
     def _note_subscribers(self) -> None:
         if self._census is not None:
             # not synced and not renamed: what has to survive is our death, not the machine's
-            self._census.write_text(str(max(self._subscribers, self._awaited)))
+            with open(self._census, "w", opener=places.private) as census:
+                census.write(str(max(self._subscribers, self._awaited)))
 
     def send(self, channel: str, identities: Sequence[bytes], frames: Sequence[bytes]) -> None:
         """Send signed frames to one client; one that left may come back for them."""

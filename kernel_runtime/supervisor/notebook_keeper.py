@@ -19,6 +19,7 @@ from kernel_runtime.journal import JournalReader
 from kernel_runtime.notebook.render import NotebookBuilder
 from kernel_runtime.notebook.replaced import Replaced
 from kernel_runtime.notebook.write import NotebookFile, Written
+from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.reactor import Reactor, Timer
 
 log = logging.getLogger("kernel_runtime.supervisor")
@@ -152,7 +153,7 @@ class NotebookKeeper:
         """Write down how we left the file, for supervisors to come."""
         if written.changed and self._file.mark is not None:
             left = {"look": self._file.mark[:3], "differs": self._file.differs()}
-            self._mark.write_text(json.dumps(left))
+            write_private(self._mark, json.dumps(left).encode())
 
     def edited_sources(self) -> Mapping[str, str] | None:
         """`cell_id → sha256` of the file's cells, or None while they are what ran.

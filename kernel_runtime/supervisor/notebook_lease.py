@@ -27,6 +27,7 @@ from msgspec import Struct
 from kernel_runtime import process
 from kernel_runtime.errors import UsageError
 from kernel_runtime.supervisor.claim_probes import Observers
+from kernel_runtime.supervisor.door import write_private
 from kernel_runtime.supervisor.reactor import Timer
 from kernel_runtime.supervisor.shell import Token
 from kernel_runtime.wire import Message
@@ -127,7 +128,7 @@ class NotebookLease:
     def _keep(self, lease: Lease) -> None:
         self._lease = lease
         try:
-            self._path.write_bytes(msgspec.json.encode(lease))
+            write_private(self._path, msgspec.json.encode(lease))
         except OSError as error:
             # it holds for as long as this supervisor lives
             log.warning("the notebook's lease could not be written down: %s", error)

@@ -73,10 +73,8 @@ def test_everything_made_is_private(alice: str, krt_home: Path) -> None:
         mode = stat.S_IMODE(info.st_mode)
         if stat.S_ISDIR(info.st_mode):
             assert mode == 0o700, path
-        elif path != mark:
+        else:
             assert stat.S_ISSOCK(info.st_mode) or not mode & 0o077, f"{path} {mode:o}"
-    if found[mark].st_mode & 0o077:
-        pytest.xfail("the keeper writes notebook.mark with the umask's mode; its directory is private")
 
 
 def test_a_stopped_session_goes_on_in_a_new_incarnation(alice: str) -> None:
