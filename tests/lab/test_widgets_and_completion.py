@@ -115,7 +115,7 @@ def test_a_terminal_of_the_session(session: kr.Session, notebook: NotebookPage, 
 
 
 def test_the_debugger_stops_where_somebody_says(session: kr.Session, notebook: NotebookPage) -> None:
-    # before: JupyterLab brings breakpoints into line with a text a second after it was typed, without a new one
+    # first, since a second after it was typed JupyterLab sets its breakpoints to those it knew then
     notebook.write("stops = 1\nstops += 1\nprint('went on', stops)")
     button = notebook.page.locator(".jp-DebuggerBugButton")
     expect(button).to_have_attribute("aria-disabled", "false", timeout=SOON)
