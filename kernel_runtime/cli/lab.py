@@ -14,8 +14,8 @@ import click
 from kernel_runtime.cli import frame, lab_server, report
 from kernel_runtime.errors import LabFault, NoSuchNotebook, UsageError
 
-_KNOWN_WITHIN = 5.0
-"""seconds until the server's own look has found a session that was made a moment ago"""
+_KNOWN_WITHIN = 30.0
+"""seconds until a busy server's own look has found a session that was made a moment ago"""
 
 
 @frame.command("lab", example="krt lab\nkrt lab alice --root ~/project\nkrt lab --stop")
@@ -109,7 +109,10 @@ def _path_of(lab: lab_server.Lab, name: str | None) -> str | None:
 
     Raises:
         NoSuchNotebook: it lies outside what the server serves, or the server is of another KRT_HOME.
+        LabFault: the server has not looked.
     """
+    from kernel_runtime.client import session_files
+
     if name is None:
         return None
     deadline = time.monotonic() + _KNOWN_WITHIN
@@ -125,6 +128,11 @@ def _path_of(lab: lab_server.Lab, name: str | None) -> str | None:
             f"session {name}: the JupyterLab that runs was started with another KRT_HOME, and knows no such",
             hint="`krt lab --stop`, then `krt lab NAME`; or set KRT_RUNTIME_DIR too",
             session=name,
+        )
+    if Path(session_files.load(name).notebook).is_relative_to(lab.root):
+        raise LabFault(
+            f"session {name}: JupyterLab has not seen it within {_KNOWN_WITHIN:g} s",
+            hint="try again; `krt lab --stop`, then `krt lab NAME` if that does not help",
         )
     raise NoSuchNotebook(
         f"session {name}: its notebook lies outside {lab.root}, which JupyterLab serves",
