@@ -101,6 +101,7 @@ def test_a_cell_waits_its_turn_behind_an_agents(
     assert row(session, "print(turn)").status == "queued"
     gate.open()
     notebook.shows("print(turn)", "agent first")
+    done(session, "print(turn)")
     assert text_of(session, "print(turn)") == "agent first\n"
 
 
@@ -112,6 +113,7 @@ def test_the_cell_a_person_runs_shows_its_output_while_it_runs(
     expect(notebook.output("print('begun')")).not_to_contain_text("ended")
     gate.open()
     notebook.shows("print('begun')", "ended")
+    done(session, "print('begun')")
     assert text_of(session, "print('begun')") == "begun\nended\n"
 
 
