@@ -156,6 +156,7 @@ class NotebookPage:
     def retype(self, source: str, new: str) -> None:
         """Replace the source of a cell; it is not run."""
         self.cell(source).locator(".cm-content").click()
+        expect(self.active).to_be_focused()
         self.page.keyboard.press("Control+a")
         self.page.keyboard.insert_text(new)
         expect(self.active).to_contain_text(new.splitlines()[0])

@@ -85,9 +85,12 @@ def test_inspection_shows_what_an_agent_defined(session: kr.Session, notebook: N
 def test_a_console_on_the_session(session: kr.Session, notebook: NotebookPage) -> None:
     notebook.menu("File", "New Console for")
     prompt = notebook.page.locator(".jp-CodeConsole-promptCell .cm-content")
-    expect(prompt).to_be_visible(timeout=15_000)
+    # the first prompt goes when the kernel has said what it is
+    expect(notebook.page.locator(".jp-CodeConsole-banner")).to_contain_text("Python")
     prompt.click()
+    expect(prompt).to_be_focused()
     notebook.page.keyboard.insert_text("print('from the console', origin)")
+    expect(prompt).to_contain_text("from the console")
     notebook.page.keyboard.press("Shift+Enter")
     expect(
         notebook.page.locator(".jp-CodeConsole-content .jp-OutputArea-output", has_text="from the console")
