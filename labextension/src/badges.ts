@@ -105,8 +105,13 @@ export class Badges {
   private _later = 0;
 }
 
+/** The part of a cell that holds it, which is not always in the cell's own node: that is built in steps. */
+function holderOf(cell: Cell): HTMLElement | undefined {
+  return cell.inputArea?.parent?.node;
+}
+
 function badgeNode(cell: Cell): HTMLElement | null {
-  return cell.node.querySelector<HTMLElement>(`:scope > .jp-Cell-inputWrapper > .${CLASS}`);
+  return holderOf(cell)?.querySelector<HTMLElement>(`:scope > .${CLASS}`) ?? null;
 }
 
 function draw(cell: Cell, badge: Badge, trans: TranslationBundle): void {
@@ -119,7 +124,7 @@ function draw(cell: Cell, badge: Badge, trans: TranslationBundle): void {
     node = document.createElement('div');
     node.className = CLASS;
     node.setAttribute('role', 'note');
-    cell.inputArea?.parent?.node.append(node);
+    holderOf(cell)?.append(node);
   }
   const told = `${badge.truth}\n${badge.principal}\n${badge.title}`;
   if (node.dataset.krtTold === told) {

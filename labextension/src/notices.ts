@@ -71,9 +71,9 @@ export class LossNotices {
  * JupyterLab's own menu says "Shut Down Kernel"; there is no question to put other words into.
  */
 export function tellOfDetaching(context: ISessionContext, sessions: Sessions, trans: TranslationBundle): void {
-  context.kernelChanged.connect((_, change) => {
-    const left = change.oldValue;
-    if (change.newValue || !left || sessions.knows(left.id) !== true || context.isDisposed) {
+  const tell = async (id: string, name: string) => {
+    // asked: a page may be left before it has heard what its kernel is
+    if (!(await sessions.has(id)) || context.isDisposed) {
       return;
     }
     Notification.info(trans.__('Detached from the session. It goes on, with its heap and what it runs.'), {
@@ -82,11 +82,17 @@ export function tellOfDetaching(context: ISessionContext, sessions: Sessions, tr
         {
           label: trans.__('Attach again'),
           callback: () => {
-            void context.changeKernel({ name: left.name });
+            void context.changeKernel({ name });
           }
         }
       ]
     });
+  };
+  context.kernelChanged.connect((_, change) => {
+    const left = change.oldValue;
+    if (left && !change.newValue && !context.isDisposed) {
+      void tell(left.id, left.name);
+    }
   });
 }
 

@@ -66,8 +66,9 @@ def test_a_step_that_takes_too_long_is_interrupted_and_the_rest_goes_on(
 @pytest.mark.slow
 def test_a_step_that_no_interrupt_ends_loses_its_kernel(record: Record, tmp_path: Path) -> None:
     stubborn = (
-        "import os, time\nwhile os.path.exists('slow'):\n"
-        "    try: time.sleep(0.1)\n    except BaseException: pass"
+        "import os, time\nended = False\nwhile not ended:\n    try:\n"
+        "        while os.path.exists('slow'): time.sleep(0.1)\n        ended = True\n"
+        "    except BaseException: pass"
     )
     record(stubborn, "'after'", None, "'next'")
     (tmp_path / "slow").write_text("")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from playwright.sync_api import expect
+from playwright.sync_api import BrowserContext, Route, expect
 
 import kernel_runtime as kr
 from kernel_runtime import process
@@ -179,6 +179,32 @@ def test_shutting_down_in_the_page_detaches(session: kr.Session, notebook: Noteb
     notebook.run("print('attached again', origin)")
     notebook.shows("attached again", "attached again 1")
     assert kernel_of(session) == kernel
+
+
+def test_shut_down_before_the_page_has_heard_what_its_kernel_is(
+    session: kr.Session, machine: BrowserContext, pages: Open
+) -> None:
+    """What a shutdown was is told of sessions only, and a page learns from the server which kernels are. One
+    that had not heard by then told nothing; it waits for that.
+    """
+    held: list[Route] = []
+    asks = re.compile("/kernel-runtime/api/sessions")
+
+    def hold(route: Route) -> None:
+        held.append(route)
+
+    machine.route(asks, hold)
+    try:
+        notebook = pages(session)
+        notebook.menu("Kernel", "Shut Down Kernel")
+        expect(notebook.page.get_by_text("No Kernel").first).to_be_visible()
+        assert held
+        expect(notebook.page.get_by_text("Detached from the session")).to_have_count(0)
+    finally:
+        for route in held:
+            route.continue_()
+        machine.unroute(asks)
+    expect(notebook.page.get_by_text("Detached from the session")).to_be_visible()
 
 
 def test_restarting_asks_what_it_means_here_and_tells_everybody(session: kr.Session, pages: Open) -> None:

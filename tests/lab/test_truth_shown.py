@@ -176,3 +176,17 @@ def test_the_panel_asks_before_it_restarts(session: kr.Session, pages: Open) -> 
     expect(notebook.section("state")).to_contain_text("incarnation 3", timeout=20_000)
     assert session.row()["incarnation"] == 3
     assert all_of(session, "first_life")[-1].incarnation == 1
+
+
+def test_a_cell_has_one_badge_however_often_it_is_drawn(session: kr.Session, notebook: NotebookPage) -> None:
+    """A cell's node is built in steps. A badge that was drawn while its place was not in the cell yet was not
+    found the next time, and another one drawn beside it.
+    """
+    expect(notebook.badge("origin = 1")).to_have_count(1)
+    place = notebook.cell("origin = 1").locator(".jp-Cell-inputWrapper").element_handle()
+    place.evaluate("node => { window.apart = [node.parentNode, node.nextSibling, node]; node.remove(); }")
+    session.execute("origin = 'again'")
+    drawn = "() => window.apart[2].innerHTML.includes('superseded')"
+    notebook.page.wait_for_function(drawn, polling=100, timeout=30_000)
+    notebook.page.evaluate("() => window.apart[0].insertBefore(window.apart[2], window.apart[1])")
+    expect(notebook.badge("origin = 1")).to_have_count(1)
