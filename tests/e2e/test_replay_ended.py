@@ -184,10 +184,13 @@ def test_a_disk_that_runs_full_is_told_and_nothing_is_left(record: Record, place
     status, document, left = in_own_mounts(FULL, str(directory))
     told = json.loads(document)
     assert left == "[]"
+    # how far it comes before the disk is full is nobody's to say
     if status == "0":
         first, second = told["executions"]
         assert first["verdict"] == "skipped", told
         assert first["reason"].startswith("gap: ")
-        assert second["verdict"] == "same"
+        assert second["verdict"] == "same" or second["reason"].startswith("gap: "), told
+    elif told["error"]["type"] == "KernelStartFailed":
+        assert (status, "No space left" in told["error"]["stderr"]) == ("4", True), document
     else:
         assert (status, told["error"]["type"]) == ("4", "DiskFull"), document
