@@ -176,8 +176,7 @@ def move_notebook(name: str, notebook: str | Path) -> SessionFile:
 
 
 def _write_document(path: Path, document: SessionFile) -> None:
-    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(fd, "wb") as file:
+    with open(path, "xb", opener=places.private) as file:
         file.write(msgspec.json.format(msgspec.json.encode(document), indent=2) + b"\n")
         file.flush()
         os.fsync(file.fileno())

@@ -276,9 +276,8 @@ _KINDS = {
 def write_private(path: Path, data: bytes) -> None:
     """Write a file whole or not at all, readable by its owner only."""
     draft = path.with_name(f".{path.name}.{os.getpid()}")
-    fd = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     try:
-        with open(fd, "wb") as file:
+        with open(draft, "wb", opener=places.private) as file:
             file.write(data)
         draft.rename(path)
     except BaseException:

@@ -12,12 +12,12 @@ import type { INotebookCellExecutor } from '@jupyterlab/notebook';
 import type { TranslationBundle } from '@jupyterlab/translation';
 import { UUID } from '@lumino/coreutils';
 
-import { stateOf } from './shared';
 import { askAnyway } from './dialogs';
 import type { Own } from './own';
 import { Queue } from './queue';
 import type { Ending } from './queue';
 import type { Sessions } from './sessions';
+import { stateOf } from './shared';
 import { trustNext, untrustAfter } from './trust';
 
 export class SessionCellExecutor implements INotebookCellExecutor {

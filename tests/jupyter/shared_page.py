@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
 import websocket
 from jupyter_ydoc import YNotebook
 from pycrdt import (
@@ -187,6 +188,13 @@ def collaborative(directory: Path, name: str, *, number: int = 1) -> Iterator[Se
         yield server
     finally:
         server.stop()
+
+
+@pytest.fixture(scope="module")
+def server(krt_home: Path) -> Iterator[Server]:
+    """In place of the plain one of conftest, for a module that says `server = shared_page.server`."""
+    with collaborative(krt_home.parent, "work") as server:
+        yield server
 
 
 def ended(page: Page, cell_id: str) -> dict[str, Any]:

@@ -12,15 +12,12 @@ import pytest
 
 import kernel_runtime as kr
 from kernel_runtime.notebook.render import CAP_BYTES
+from tests.jupyter import shared_page
 from tests.jupyter.server import Server
-from tests.jupyter.shared_page import Page, collaborative, ended, known, page, saved_cells
+from tests.jupyter.shared_page import Page, ended, known, page, saved_cells
 from tests.support import eventually
 
-
-@pytest.fixture(scope="module")
-def server(krt_home: Path) -> Iterator[Server]:
-    with collaborative(krt_home.parent, "work") as server:
-        yield server
+server = shared_page.server
 
 
 @pytest.fixture

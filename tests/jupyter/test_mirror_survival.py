@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kernel_runtime as kr
 from tests.contract.stock import kill, supervisor_of
+from tests.jupyter import shared_page
 from tests.jupyter.server import Server
 from tests.jupyter.shared_page import (
     Page,
@@ -24,11 +24,7 @@ from tests.jupyter.shared_page import (
 )
 from tests.support import eventually
 
-
-@pytest.fixture(scope="module")
-def server(krt_home: Path) -> Iterator[Server]:
-    with collaborative(krt_home.parent, "work") as server:
-        yield server
+server = shared_page.server
 
 
 @pytest.fixture

@@ -5,21 +5,17 @@ from __future__ import annotations
 import base64
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import kernel_runtime as kr
 from tests.contract.stock import executions
+from tests.jupyter import shared_page
 from tests.jupyter.server import Server
-from tests.jupyter.shared_page import Page, collaborative, ended, known, page
+from tests.jupyter.shared_page import Page, ended, known, page
 
-
-@pytest.fixture(scope="module")
-def server(krt_home: Path) -> Iterator[Server]:
-    with collaborative(krt_home.parent, "work") as server:
-        yield server
+server = shared_page.server
 
 
 @pytest.fixture

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.support import waits
+
 
 class Gate:
     """Cells wait for a file, which `open` makes."""
@@ -14,7 +16,7 @@ class Gate:
     @property
     def wait(self) -> str:
         """Two lines of Python that are done once the gate is open."""
-        return f"import os, time\nwhile not os.path.exists({str(self.path)!r}): time.sleep(0.02)"
+        return waits(self.path).rstrip()
 
     def open(self) -> None:
         self.path.touch()
