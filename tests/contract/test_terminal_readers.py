@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -44,30 +45,53 @@ time.sleep(600)
 """
 
 
+class Program(NamedTuple):
+    pid: int
+    terminal: str
+    master: int
+    """the other end"""
+    foster: int
+    """the leader of its session, and its parent"""
+
+    def look(self, *, kernel: int = NOBODY) -> readers.Look:
+        return readers.look(self.terminal, kernel=kernel, foster=self.foster)
+
+    def seen(self) -> list[tuple[int, str]]:
+        return [(r.pid, r.how) for r in self.look().readers]
+
+
 @contextmanager
-def program(*argv: str) -> Iterator[tuple[int, str, int]]:
-    """A program that leads a session on a terminal of its own: its pid, the terminal, and the other end."""
+def program(*argv: str) -> Iterator[Program]:
+    """A program in a session that has a terminal of its own, as a kernel is."""
     master, slave = os.openpty()
     terminal = os.ttyname(slave)
-    pid = os.fork()
-    if pid == 0:
-        os.login_tty(slave)
-        os.execv(argv[0], argv)
+    told, tell = os.pipe()
+    foster = os.fork()
+    if foster == 0:
+        try:
+            os.login_tty(slave)
+            pid = os.fork()
+            if pid == 0:
+                os.execv(argv[0], argv)
+            os.write(tell, str(pid).encode())
+            os.close(tell)
+            os.waitpid(pid, 0)
+        finally:
+            os._exit(0)
     os.close(slave)
+    os.close(tell)
+    with open(told) as line:
+        pid = int(line.read())
     try:
-        yield pid, terminal, master
+        yield Program(pid, terminal, master, foster)
     finally:
         os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        os.waitpid(foster, 0)
         os.close(master)
 
 
 def python(source: str) -> tuple[str, ...]:
     return (sys.executable, "-c", source)
-
-
-def seen(terminal: str) -> list[tuple[int, str]]:
-    return [(r.pid, r.how) for r in readers.look(terminal, kernel=NOBODY, foster=NOBODY).readers]
 
 
 @pytest.mark.parametrize(
@@ -84,49 +108,49 @@ def seen(terminal: str) -> list[tuple[int, str]]:
     ids=["stdin", "dev-tty", "in-a-thread", "poll", "select", "epoll", "with-a-local-socket"],
 )
 def test_who_waits_is_seen(argv: tuple[str, ...], how: str) -> None:
-    with program(*argv) as (pid, terminal, _):
-        eventually(lambda: seen(terminal) == [(pid, how)], what=f"{pid} {how}")
+    with program(*argv) as at:
+        eventually(lambda: at.seen() == [(at.pid, how)], what=f"{at.pid} {how}")
 
 
 def test_a_process_that_left_the_session_and_kept_the_terminal_is_seen() -> None:
     parent = (
         f"import os, time\nif os.fork() == 0:\n    {ASIDE.replace('; ', chr(10) + '    ')}\ntime.sleep(600)"
     )
-    with program(*python(parent)) as (pid, terminal, _):
-        found = eventually(lambda: seen(terminal), what="the child")
+    with program(*python(parent)) as at:
+        found = eventually(at.seen, what="the child")
         assert [how for _, how in found] == ["reads"]
-        assert found[0][0] != pid
+        assert found[0][0] != at.pid
         os.kill(found[0][0], signal.SIGKILL)
 
 
 @pytest.mark.parametrize("source", [OTHER_END, SERVER], ids=["another-pipe", "serves-a-network"])
 def test_who_waits_for_something_else_is_not_blocked(source: str) -> None:
-    with program(*python(source)) as (pid, terminal, _):
+    with program(*python(source)) as at:
         eventually(
-            lambda: Path(f"/proc/{pid}/wchan").read_text().startswith(("poll", "do_select")), what="waits"
+            lambda: Path(f"/proc/{at.pid}/wchan").read_text().startswith(("poll", "do_select")), what="waits"
         )
-        assert seen(terminal) == []
-        assert readers.look(terminal, kernel=NOBODY, foster=NOBODY).others == 1
-        assert readers.look(terminal, kernel=pid, foster=NOBODY).others == 0
+        assert at.seen() == []
+        assert at.look().others == 1
+        assert at.look(kernel=at.pid).others == 0
 
 
 def test_who_may_not_be_looked_into_is_hidden() -> None:
     """`su` is another user's process while it asks: of it only the terminal's silence tells."""
     as_nobody = ("/usr/bin/setpriv", f"--reuid={NOBODY_UID}", "--clear-groups") if os.getuid() == 0 else ()
-    with program(*as_nobody, "/usr/bin/su", "-c", "true") as (pid, terminal, _):
-        eventually(lambda: not screen.settings(terminal).echo, what="asks for a password")
-        eventually(lambda: seen_as_nobody(terminal) == [(pid, "hidden")], what="hidden")
+    with program(*as_nobody, "/usr/bin/su", "-c", "true") as at:
+        eventually(lambda: not screen.settings(at.terminal).echo, what="asks for a password")
+        eventually(lambda: seen_as_nobody(at) == [(at.pid, "hidden")], what="hidden")
 
 
-def seen_as_nobody(terminal: str) -> list[tuple[int, str]]:
-    """As `seen`, by a process that is not root's."""
+def seen_as_nobody(at: Program) -> list[tuple[int, str]]:
+    """As `Program.seen`, by a process that is not root's."""
     if os.getuid() != 0:
-        return seen(terminal)
+        return at.seen()
     read, write = os.pipe()
     pid = os.fork()
     if pid == 0:
         os.setresuid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
-        os.write(write, json.dumps(seen(terminal)).encode())
+        os.write(write, json.dumps(at.seen()).encode())
         os._exit(0)
     os.close(write)
     with open(read, "rb") as told:
@@ -136,14 +160,14 @@ def seen_as_nobody(terminal: str) -> list[tuple[int, str]]:
 
 
 def test_who_was_answered_reads_no_longer() -> None:
-    with program("/bin/sh", "-c", "read x; sleep 600") as (pid, terminal, master):
-        eventually(lambda: seen(terminal) == [(pid, "reads")], what="reads")
-        os.write(master, b"yes\n")
-        eventually(lambda: seen(terminal) == [], what="reads no longer")
+    with program("/bin/sh", "-c", "read x; sleep 600") as at:
+        eventually(lambda: at.seen() == [(at.pid, "reads")], what="reads")
+        os.write(at.master, b"yes\n")
+        eventually(lambda: at.seen() == [], what="reads no longer")
 
 
 def test_settings_are_told_and_mended() -> None:
-    with program("/bin/sh", "-c", "stty -echo; read x; stty raw; sleep 600") as (_, terminal, master):
+    with program("/bin/sh", "-c", "stty -echo; read x; stty raw; sleep 600") as (_, terminal, master, _):
         eventually(lambda: screen.settings(terminal) == screen.Settings(echo=False, canonical=True))
         os.write(master, b"secret\n")
         eventually(lambda: not screen.settings(terminal).canonical, what="raw")

@@ -7,7 +7,7 @@ import os
 import pytest
 
 from kernel_runtime.supervisor.tty import readers, screen
-from tests.contract.test_terminal_readers import NOBODY_UID, program, python, seen, seen_as_nobody
+from tests.contract.test_terminal_readers import NOBODY_UID, program, python, seen_as_nobody
 from tests.support import eventually
 
 pytestmark = pytest.mark.slow
@@ -22,15 +22,15 @@ def test_the_count_of_reads_tells_one_from_the_next(source: str, how: str, typed
     """A process that waits where it waited before looks the same whether it has taken what was typed or
     not. The count stays while it waits, and is another one in the next read, also after an end of file.
     """
-    with program(*python(source)) as (pid, terminal, master):
-        eventually(lambda: seen(terminal) == [(pid, how)], what="waits")
-        before = readers.reads(pid)
+    with program(*python(source)) as at:
+        eventually(lambda: at.seen() == [(at.pid, how)], what="waits")
+        before = readers.reads(at.pid)
         assert before is not None
-        os.write(master, b"no line yet")
-        assert (seen(terminal), readers.reads(pid)) == ([(pid, how)], before)
-        os.write(master, b"\x15" + typed)
-        eventually(lambda: readers.reads(pid) != before, what="has read")
-        eventually(lambda: seen(terminal) == [(pid, how)], what="waits again")
+        os.write(at.master, b"no line yet")
+        assert (at.seen(), readers.reads(at.pid)) == ([(at.pid, how)], before)
+        os.write(at.master, b"\x15" + typed)
+        eventually(lambda: readers.reads(at.pid) != before, what="has read")
+        eventually(lambda: at.seen() == [(at.pid, how)], what="waits again")
 
 
 def reads_as_nobody(pid: int) -> int | None:
@@ -53,11 +53,11 @@ def reads_as_nobody(pid: int) -> int | None:
 def test_the_count_is_told_of_who_may_not_be_looked_into() -> None:
     """`su` is another user's process while it asks: how often it has begun to wait tells."""
     as_nobody = ("/usr/bin/setpriv", f"--reuid={NOBODY_UID}", "--clear-groups") if os.getuid() == 0 else ()
-    with program(*as_nobody, "/usr/bin/su", "-c", "true") as (pid, terminal, master):
-        eventually(lambda: not screen.settings(terminal).echo, what="asks for a password")
-        eventually(lambda: seen_as_nobody(terminal) == [(pid, "hidden")], what="hidden")
-        before = reads_as_nobody(pid)
+    with program(*as_nobody, "/usr/bin/su", "-c", "true") as at:
+        eventually(lambda: not screen.settings(at.terminal).echo, what="asks for a password")
+        eventually(lambda: seen_as_nobody(at) == [(at.pid, "hidden")], what="hidden")
+        before = reads_as_nobody(at.pid)
         assert before is not None
-        assert reads_as_nobody(pid) == before
-        os.write(master, b"wrong\n")
-        eventually(lambda: reads_as_nobody(pid) != before, what="has read")
+        assert reads_as_nobody(at.pid) == before
+        os.write(at.master, b"wrong\n")
+        eventually(lambda: reads_as_nobody(at.pid) != before, what="has read")

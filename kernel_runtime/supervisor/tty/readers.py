@@ -4,6 +4,10 @@ A process reads if one of its threads is inside read(2) on the terminal. It list
 poll, select or epoll on the terminal, and on nothing that comes over a network: a server that also takes
 keys serves, it is not blocked. Where a process may not be looked into (sudo is another user's) it is called
 hidden, and only the terminal itself can say more.
+
+A terminal's path and number say little: each container, and each sandbox with a /dev of its own, counts its
+terminals from 0 again (devpts, Linux 4.7). So a process has this terminal if it belongs to the session
+(setsid(2)) whose terminal it is, or its stdin is that very device, in that very file system.
 Not promised: what is no system call (io_uring), and processes that left the terminal and have no end of it
 as their stdin.
 """
@@ -51,19 +55,26 @@ class Look(Struct, frozen=True):
 
 
 def look(terminal: str, *, kernel: int, foster: int) -> Look:
-    """Everybody who has this terminal, and who of them waits for it."""
-    device = _device(terminal)
+    """Everybody who has this terminal, and who of them waits for it.
+
+    `foster` is the leader of the session whose controlling terminal it is.
+
+    Raises:
+        OSError: the terminal is gone.
+    """
+    status = Path(terminal).stat()
+    device = (status.st_dev, status.st_rdev)
     found: list[Reader] = []
     others = 0
     for pid in procfs.pids():
         stat = procfs.stat(pid)
         if stat is None or pid == foster or stat.state in "ZX":
             continue
-        mine = stat.tty == device
-        if not mine and procfs.link(f"/proc/{pid}/fd/0") != terminal:
+        mine = stat.tty != 0 and stat.session == foster
+        if not mine and procfs.terminal(pid, 0) != device:
             continue
         others += pid != kernel
-        how = _waits(pid, _Terminal(terminal, mine=mine))
+        how = _waits(pid, _Terminal(device, mine=mine))
         if how == "hidden" and (stat.state != "S" or not mine):
             continue
         if how is not None:
@@ -83,21 +94,15 @@ def reads(pid: int) -> int | None:
     return None
 
 
-def _device(terminal: str) -> int:
-    """A terminal's number as /proc/PID/stat writes it."""
-    number = Path(terminal).stat().st_rdev
-    major, minor = os.major(number), os.minor(number)
-    return (minor & 0xFF) | (major << 8) | ((minor & ~0xFF) << 12)
-
-
 class _Terminal(Struct, frozen=True):
-    path: str
+    device: tuple[int, int]
     mine: bool
     """it is the process's controlling terminal, so /dev/tty is it too"""
 
     def is_at(self, pid: int, fd: int) -> bool:
-        target = procfs.link(f"/proc/{pid}/fd/{fd}")
-        return target == self.path or (self.mine and target == "/dev/tty")
+        if self.mine and procfs.link(f"/proc/{pid}/fd/{fd}") == "/dev/tty":
+            return True
+        return procfs.terminal(pid, fd) == self.device
 
 
 def _waits(pid: int, terminal: _Terminal) -> str | None:

@@ -182,6 +182,29 @@ def regular_file(pid: int, fd: int) -> os.stat_result | None:
     return found if stat_module.S_ISREG(found.st_mode) else None
 
 
+def terminal(pid: int, fd: int) -> tuple[int, int] | None:
+    """The device behind a descriptor, and the file system it is in; None for what is no device.
+
+    Two containers have a /dev/pts/0 each, of the same device number: the file systems (devpts) differ.
+    """
+    # what is no device may be on a file system that never answers
+    if not link(path := f"/proc/{pid}/fd/{fd}").startswith("/dev/"):
+        return None
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return (found.st_dev, found.st_rdev) if stat_module.S_ISCHR(found.st_mode) else None
+
+
+def terminals(pid: int) -> int | None:
+    """The file system (devpts) of the terminals that a process sees; None where it is not told."""
+    try:
+        return Path(f"/proc/{pid}/root/dev/pts").stat().st_dev
+    except OSError:
+        return None
+
+
 def inode(target: str, kind: str) -> int | None:
     """The number in `kind:[NUMBER]`."""
     if target.startswith(f"{kind}:[") and target.endswith("]"):

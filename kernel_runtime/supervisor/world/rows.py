@@ -124,10 +124,11 @@ def file_row(one: files.OpenFile, holders: Mapping[int, str | None], kernel: int
 def terminal_rows(members: list[Member], kernel: int | None) -> list[dict[str, Any]]:
     """Terminals of the session's processes; the kernel's own is the supervisor's."""
     stat = procfs.stat(kernel) if kernel is not None else None
-    by_terminal: dict[int, list[Member]] = {}
+    # a terminal controls one session (setsid(2)), and its number is used again in every container
+    by_terminal: dict[tuple[int, int], list[Member]] = {}
     for member in members:
-        if member.stat.tty and (stat is None or member.stat.tty != stat.tty):
-            by_terminal.setdefault(member.stat.tty, []).append(member)
+        if member.stat.tty and (stat is None or member.stat.session != stat.session):
+            by_terminal.setdefault((member.stat.tty, member.stat.session), []).append(member)
     return [
         {
             "kind": "terminal",
@@ -137,7 +138,7 @@ def terminal_rows(members: list[Member], kernel: int | None) -> list[dict[str, A
             "pid": users[0].stat.pid,
             "pids": [member.stat.pid for member in users],
         }
-        for device, users in by_terminal.items()
+        for (device, _), users in by_terminal.items()
     ]
 
 

@@ -160,7 +160,10 @@ class _Waiting:
             return []
         name = f"/dev/pts/{match[1]}"
         below = [(pid, procfs.stat(pid)) for pid in descendants(self._pid)]
-        return [pid for pid, stat in below if stat is not None and procfs.terminal_name(stat.tty) == name]
+        users = [pid for pid, stat in below if stat is not None and procfs.terminal_name(stat.tty) == name]
+        # who sees other terminals (a container's, a sandbox's) is on another one of that number
+        mine = procfs.terminals(self._pid)
+        return [pid for pid in users if procfs.terminals(pid) in (mine, None)]
 
     def _many(self, call: Call, evidence: dict[str, Any]) -> Wait:
         """poll, select, epoll: whoever of them says most; of the machinery's none."""
