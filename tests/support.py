@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
+import socket
 import subprocess
 import sys
 import threading
@@ -44,6 +46,18 @@ def eventually(predicate: Callable[[], T], timeout: float = 30.0, what: str = ""
 def waits(gate: Path) -> str:
     """Lines of a cell that are done once somebody has made the file `gate`."""
     return f"import os, time\nwhile not os.path.exists({str(gate)!r}): time.sleep(0.01)\n"
+
+
+def free_port() -> int:
+    """A port of loopback on which nobody listens, and that is given to nobody who asks for any port."""
+    given_to_anybody = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    while True:
+        port = 10_000 + secrets.randbelow(max(given_to_anybody - 10_000, 10_000))
+        try:
+            with socket.create_server(("127.0.0.1", port)):
+                return port
+        except OSError:
+            continue
 
 
 def krt(

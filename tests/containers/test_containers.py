@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import socket
 import sys
 import urllib.error
 import urllib.parse
@@ -21,7 +20,7 @@ from typing import Any
 import pytest
 
 from tests.containers import engine as engines
-from tests.support import eventually
+from tests.support import eventually, free_port
 
 ROOT = Path(__file__).parent.parent.parent
 BASE = "base:made-here"
@@ -36,9 +35,7 @@ class Site:
     def __init__(self, engine: engines.Engine, context: Path) -> None:
         self.engine = engine
         self.context = context
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self.port = free.getsockname()[1]
+        self.port = free_port()
         self.address = ""
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 

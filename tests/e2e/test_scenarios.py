@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -27,7 +26,7 @@ from kernel_runtime.errors import HeapLost
 from tests.cases.support import cell_of, entries, kernel_pid, status_when, stopped
 from tests.contract.stock import run, stock_client
 from tests.e2e.written import contents
-from tests.support import eventually, krt, krt_json
+from tests.support import eventually, free_port, krt, krt_json
 
 Row = dict[str, Any]
 WORKER = "agent:planner"
@@ -38,12 +37,6 @@ FRESH = "agent:fresh"
 def session(tmp_path: Path) -> Iterator[kr.Session]:
     with stopped("alice", principal=WORKER, cwd=str(tmp_path)) as attached:
         yield attached
-
-
-def free_port() -> int:
-    """A port of loopback on which nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
 
 
 def ran(session: kr.Session, source: str) -> Execution:

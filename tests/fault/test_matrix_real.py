@@ -27,7 +27,7 @@ from kernel_runtime.client import spawn
 from kernel_runtime.errors import HeapLost, KernelRuntimeError, SupervisorFault
 from kernel_runtime.model.facts import KernelDied
 from tests.fault.rig import LINES, Rig
-from tests.support import eventually
+from tests.support import eventually, waits
 
 PAUSE = 1.2
 """seconds that a stopped process stays stopped"""
@@ -148,8 +148,8 @@ def test_supervisor_killed_while_it_starts(rig: Rig, point: str):
 def test_supervisor_killed_while_it_adopts(rig: Rig, point: str):
     """Adoption can itself be cut short: the one after that adopts, in the middle of a cell."""
     session = rig.attach()
-    cell = rig.cell("first", inside="import time; time.sleep(2)")
-    rig.submit(session, "first", cell)
+    go = rig.root / "go"
+    rig.submit(session, "first", rig.cell("first", inside=waits(go)))
     eventually(lambda: rig.ran("first"), what="it runs")
     kernel = rig.kernel_pid()
     rig.failpoint(point, "kill")
@@ -159,6 +159,7 @@ def test_supervisor_killed_while_it_adopts(rig: Rig, point: str):
     rig.hit()
     rig.no_more_failpoints()
     work.result(60)
+    go.touch()
     rig.settle(rig.attach_anew())
     assert rig.kernel_pid() == kernel
     rig.check("first")

@@ -10,7 +10,6 @@ import http.cookiejar
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -26,7 +25,7 @@ import websocket
 
 from tests.jupyter.installed import Installed
 from tests.jupyter.server import Channels
-from tests.support import eventually
+from tests.support import eventually, free_port
 
 NODE = Path(__file__).parent / "node"
 PASSWORD = "everybody-knows-it"
@@ -59,12 +58,6 @@ c.JupyterHub.load_roles = [
     {"name": "culls", "services": ["culler"], "scopes": ["list:users", "admin:servers"]}
 ]
 """
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 class Hub:
