@@ -128,7 +128,7 @@ def test_an_orphan_has_its_exit_status_from_wait(fresh: kr.Session) -> None:
 def test_a_fork_of_the_kernel_is_told_as_one(fresh: kr.Session) -> None:
     started = fresh.execute(
         "import multiprocessing, time; p = multiprocessing.get_context('fork').Process("
-        "target=time.sleep, args=(600,)); p.start(); time.sleep(0.1); p.pid"
+        "target=time.sleep, args=(600,)); p.start(); p.pid"
     )
     row = eventually(lambda: alive(fresh, int(started.text)), what="the fork")
     assert (row["fork"], row["started_by"]) == (True, started.execution_id)

@@ -10,7 +10,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -171,8 +170,3 @@ def reply(seen: Sequence[Seen]) -> dict[str, Any]:
     kinds = [(s.kind, s.content.get("execution_state")) for s in seen]
     assert kinds.index(("execute_reply", None)) < kinds.index(("status", "idle")), kinds
     return one(seen, "execute_reply").content
-
-
-def within(started: float, seconds: float) -> None:
-    took = time.monotonic() - started
-    assert took < seconds, f"{took:.2f} s"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -90,9 +89,7 @@ def test_a_reply_before_the_outputs_waits_for_them(session):
 
 
 def test_a_reply_without_idle_ends_the_cell_all_the_same(session):
-    began = time.monotonic()
     assert session.execute(steps("say one", "reply"), timeout=20).outcome == "ok"
-    assert time.monotonic() - began < 5
     assert session.execute(steps("reply", "idle"), timeout=20).outcome == "ok"
 
 

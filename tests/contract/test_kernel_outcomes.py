@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.contract.kernel_harness import LiveKernel, one, reply, text, within
+from tests.contract.kernel_harness import LiveKernel, one, reply, text
 from tests.support import eventually
 
 
@@ -185,7 +184,4 @@ def test_input_asks_through_the_outbox(shared):
 
 
 def test_a_large_cell_output_comes_whole(shared):
-    started = time.monotonic()
-    seen = shared.run("print('é' * 5_000_000)")
-    assert len(text(seen)) == 5_000_001
-    within(started, 20)
+    assert len(text(shared.run("print('é' * 5_000_000)"))) == 5_000_001

@@ -12,7 +12,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -192,14 +191,6 @@ def test_no_code_of_the_users_is_run():
     assert may_change == [f"thread {vars(thread)['_name']}"]
     assert [name for name, item in shown.items() if "could not" in item.get("why", "")] == []
     assert shown["warnings"]["value"]["filters"][-2:] == ["<Hostile>", ["<Hostile>"] * 5]
-
-
-def test_the_cost_is_bounded():
-    world()
-    began = time.thread_time()  # what it costs, whoever else has the processor meanwhile
-    for _ in range(10):
-        world()
-    assert (time.thread_time() - began) / 10 < 0.05  # 2 ms on a quiet machine
 
 
 # -- what may change the heap between executions

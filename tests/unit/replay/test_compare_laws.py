@@ -248,9 +248,12 @@ HARD = {
 
 @pytest.mark.slow
 def test_no_text_takes_long():
-    """30,000 characters of what is hard for a scanner: in quadratic time, each would take a minute."""
-    began, worst = time.process_time(), {}
-    for name, text in HARD.items():
+    """30,000 characters of what is hard for a scanner take some times as long as plain ones: in
+    quadratic time, each would take a thousand times as long.
+    """
+
+    def seconds(text: str) -> float:
+        began = time.process_time()
         for make in (
             stream,
             lambda source: shown(source, "text/html"),
@@ -258,8 +261,11 @@ def test_no_text_takes_long():
         ):
             assert judge(make("a" + text + "x"), make("b" + text + "y"))[0] == "different"
             judge(make(text + "1.0000000001"), make(text + "1.0000000002"))
-        worst[name], began = time.process_time() - began, time.process_time()
-    assert max(worst.values()) < 5, worst
+        return time.process_time() - began
+
+    plain = seconds("plain text, and 12 numbers. " * 1_100)
+    ratios = {name: seconds(text) / plain for name, text in HARD.items()}
+    assert max(ratios.values()) < 100, ratios
 
 
 @pytest.mark.slow
@@ -274,13 +280,3 @@ def test_ten_megabytes_take_linear_time():
 
     small, large = seconds(25_000), seconds(250_000)
     assert large < 20 * small
-    assert large < 60
-
-
-def test_a_thousand_small_cells_take_no_time():
-    one = [stream(f"row {n}: {n / 7}\n") for n in range(1000)]
-    two = [stream(f"row {n}: {n / 7}\n") for n in range(1000)]
-    began = time.process_time()
-    for a, b in zip(one, two, strict=True):
-        assert compare_outputs([a], [b]).verdict == "same"
-    assert time.process_time() - began < 0.5
