@@ -16,6 +16,7 @@ import shutil
 import msgspec
 from msgspec import Struct
 
+from kernel_runtime.core.outputs import missing
 from kernel_runtime.core.stream_text import StreamText
 from kernel_runtime.model.entry import Entry
 from kernel_runtime.model.facts import GapRecorded, OutputRecorded
@@ -161,9 +162,7 @@ class Printer:
                 self._message(raw)
         elif isinstance(fact, GapRecorded):
             self._start_line()
-            self.err.write(
-                f"[krt: {fact.messages:,} messages ({fact.bytes:,} bytes) are not here: {fact.reason}]\n"
-            )
+            self.err.write(f"[krt: {missing(fact.reason, fact.messages, fact.bytes)}]\n")
 
     def end(self) -> None:
         """The execution is over: show what was held back."""

@@ -40,6 +40,13 @@ class _Wire(Struct):
 _decoder = msgspec.json.Decoder(_Wire)
 
 
+def missing(reason: str, messages: int, size: int) -> str:
+    """What a gap is to a reader; nobody knows the counts of one that says 0."""
+    if not messages:
+        return f"output may be missing here, how much is not known: {reason}"
+    return f"{messages} messages, {size} bytes were not recorded: {reason}"
+
+
 class _Stream:
     __slots__ = ("name", "text")
 
@@ -143,7 +150,7 @@ class OutputFolder:
 
     def gap(self, reason: str, messages: int, size: int) -> None:
         """Show output that the journal does not hold, where it is missing."""
-        self._append_text("stderr", f"[{messages} messages, {size} bytes were not recorded: {reason}]\n")
+        self._append_text("stderr", f"[{missing(reason, messages, size)}]\n")
 
     def outputs(self, *, tail: int | None = None) -> list[Output]:
         """nbformat 4 outputs so far.

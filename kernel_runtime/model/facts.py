@@ -174,8 +174,8 @@ class GapRecorded(Fact, frozen=True, kw_only=True, omit_defaults=True):
 
     reason: str
     """`message-bound`, `execution-bound`, `session-bound`, `disk`, `outbox-bound`, `iopub-overflow`,
-    `unreadable` (no message of the protocol), `unsupervised` (a foreign kernel, and nobody heard it: the
-    counts are not known and say 0)"""
+    `unreadable` (no message of the protocol); and of a foreign kernel, where the counts are not known and
+    say 0: `unsupervised` (nobody heard it), `no-idle` (it replied, and its output's end was not heard)"""
     messages: int
     bytes: int
     execution_id: str | None = None

@@ -2,9 +2,11 @@
 
 Its reply and its outputs come on two sockets, so a reply may overtake the outputs it follows. The end
 of the outputs is known: `status: idle` of the same request. A reply therefore waits for its idle, but
-not for ever, since some kernels' iopub is never heard. Messages wait in memory while the journal
-refuses them.
-Not promised: what was said while no supervisor was there. No kernel but ours keeps that.
+not for ever: some kernels' iopub is never heard, and a PUB socket that reaches its high-water mark drops
+what comes last, idle too. Then the record has a gap. Messages wait in memory while the journal refuses
+them.
+Not promised: what was said while no supervisor was there. No kernel but ours keeps that. That a drop
+before the end is seen: it is counted by nobody.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ from kernel_runtime.wire import BadMessage, Header, Message
 log = logging.getLogger("kernel_runtime.supervisor")
 
 IDLE_PATIENCE = 1.0
-"""seconds that a reply waits for the outputs before it"""
+"""seconds without a message of the request after which its reply waits no longer for idle"""
+_MOST_PATIENCE = 30.0
+"""seconds that it waits at most: a thread of the cell may print for ever"""
 _BATCH = 1000
 """messages that share a commit"""
 
@@ -37,6 +41,8 @@ class Ear(Protocol):
     def flush(self, *, gaps: bool = False) -> None: ...
 
     def forget(self) -> None: ...
+
+    def unended(self, execution_id: str) -> None: ...
 
     def unreadable(self, frames: Sequence[bytes], error: BadMessage) -> None: ...
 
@@ -57,6 +63,8 @@ class ForeignVoice:
         self._waiting: deque[tuple[str, Message]] = deque()
         self._reply: tuple[Message, Header, int] | None = None
         """came before the end of its outputs; with its arrival, monotonic ns"""
+        self._last_heard = 0
+        """of the request whose reply waits, monotonic ns"""
         self._patience: Timer | None = None
         self._retry: Timer | None = None
         reactor.before_sleep(self.drain)
@@ -102,9 +110,10 @@ class ForeignVoice:
         if channel == "iopub":
             topic = message.identities[0] if message.identities else b""
             self._ear.iopub(topic, message.frames)
-            waits = self._reply is not None and _is_idle(message)
-            if waits and self._reply is not None and message.parent().msg_id == self._reply[1].msg_id:
-                self._end_anyway()
+            if self._reply is not None and message.parent().msg_id == self._reply[1].msg_id:
+                self._last_heard = time.monotonic_ns()
+                if _is_idle(message):
+                    self._end_anyway()
         elif channel == "stdin":
             self._ear.asked(message.parent(), message.frames, None)
         else:
@@ -118,9 +127,22 @@ class ForeignVoice:
                 return  # a second reply: the first one counts
             if running.idle_at is None:
                 self._reply = (message, parent, arrived)
-                self._patience = self._reactor.after(IDLE_PATIENCE, self._end_anyway)
+                self._last_heard = arrived
+                self._patience = self._reactor.after(IDLE_PATIENCE, self._impatient)
                 return
         self._ear.replied(parent, message.frames, None, arrived)
+
+    def _impatient(self) -> None:
+        # timers come before what this round has brought is taken
+        self.drain()
+        if self._reply is None:
+            return
+        now, arrived = time.monotonic_ns(), self._reply[2]
+        last = min(self._last_heard + int(IDLE_PATIENCE * 1e9), arrived + int(_MOST_PATIENCE * 1e9))
+        if now < last:
+            self._patience = self._reactor.at(last, self._impatient)
+        else:
+            self._end_anyway()
 
     def end(self) -> None:
         """Let the reply that waits count.
@@ -131,6 +153,10 @@ class ForeignVoice:
         if self._reply is None:
             return
         message, parent, arrived = self._reply
+        running = self._state().running
+        ends = running is not None and running.execution.msg_id == parent.msg_id
+        if running is not None and ends and running.idle_at is None:
+            self._ear.unended(running.execution.execution_id)
         self._ear.replied(parent, message.frames, None, arrived)
         self._reply = None
         if self._patience is not None:

@@ -262,6 +262,15 @@ class Pump:
         except EnvironmentFault as error:
             log.warning("a gap waits for the journal: %s", error.message)
 
+    def unended(self, execution_id: str) -> None:
+        """A foreign kernel replied and its idle was not heard: whether it said more nobody knows.
+
+        Raises:
+            EnvironmentFault: the journal refused; to be told again.
+        """
+        self._recorder.gap(execution_id, "no-idle", 0, 0)
+        self.flush(gaps=True)
+
     def unreadable(self, frames: Frames, error: BadMessage) -> None:
         """Count a message that is not one."""
         log.warning("a message of the kernel cannot be read: %s", error)

@@ -120,7 +120,7 @@ def test_an_error_without_traceback_is_told_by_name() -> None:
 
 def test_a_gap_is_told_with_its_counts() -> None:
     told = shown(entry(GapRecorded(reason="disk", messages=1200, bytes=5000)))[1]
-    assert told == "[krt: 1,200 messages (5,000 bytes) are not here: disk]\n"
+    assert told == "[krt: 1200 messages, 5000 bytes were not recorded: disk]\n"
 
 
 def test_c29_a_bar_of_carriage_returns_is_its_last_state_in_a_pipe() -> None:

@@ -199,8 +199,10 @@ def test_a_gap_is_shown_where_it_is():
     folder.add(stream("a"))
     folder.gap("execution-bound", 7, 700)
     folder.add(stream("b"))
+    folder.gap("no-idle", 0, 0)
     assert texts(folder.outputs()) == [
         ("stdout", "a"),
         ("stderr", "[7 messages, 700 bytes were not recorded: execution-bound]\n"),
         ("stdout", "b"),
+        ("stderr", "[output may be missing here, how much is not known: no-idle]\n"),
     ]
