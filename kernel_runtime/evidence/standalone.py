@@ -511,8 +511,7 @@ def in_words(found: dict[str, Any]) -> list[str]:
     for one in found["signatures"]:
         told += [f"up to entry {one['seq']} signed by {one['signer'] or 'somebody'}, key {one['key']}"]
     if found["gaps"]["entries"]:
-        words = "not recorded: {entries} gaps, {messages} messages and {bytes} bytes that were counted"
-        told += [words.format(**found["gaps"])]
+        told += ["not recorded: {entries} gaps, {messages} messages, {bytes} bytes".format(**found["gaps"])]
     told += found["notes"]
     told += ["DAMAGED {where} {seq}: {what}".format(**one).replace(" None", "") for one in found["problems"]]
     told += ["nothing was changed" if found["ok"] else f"changed: {found['found']} problems"]
