@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from kernel_runtime.core.outputs import missing
 from kernel_runtime.replay.plan import Plan, Run, Step
 
 
@@ -20,11 +21,11 @@ def with_gaps(plan: Plan, runs: Sequence[Run]) -> Plan:
         sides = [("record", step)]
         sides += [("replay", ran.step) for run in runs if (ran := run.ran[index]).step is not None]
         told = [
-            f"{gap['messages']} messages of the {whose} ({gap['reason']})"
+            f"in the {whose}, {missing(gap['reason'], gap['messages'], gap['bytes'])}"
             for whose, side in sides
             for gap in side.gaps
         ]
         if told and len(sides) > 1 and step.uncompared is None:
-            step = replace(step, uncompared=f"gap: {', '.join(told)} are missing")  # noqa: PLW2901
+            step = replace(step, uncompared=f"gap: {'; '.join(told)}")  # noqa: PLW2901
         steps.append(step)
     return replace(plan, steps=steps)

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from itertools import islice
 from typing import Any
 
+from kernel_runtime.core.outputs import missing
 from kernel_runtime.replay.plan import Plan, Step
 from kernel_runtime.replay.report.history import History
 from kernel_runtime.replay.report.outputs import bounded, json, parts
@@ -144,7 +145,8 @@ def integrity(result: Result, plan: Plan, history: History) -> list[str]:
     if gaps:
         where = ", ".join(some((f"step {step.number}" for step in gaps), 20))
         lost = sum(int(gap.get("messages") or 0) for step in gaps for gap in step.gaps)
-        told.append(f"Output is missing from the record, {lost:,} messages: {where}.")
+        counted = f"{lost:,} messages" if lost else "how much is not known"
+        told.append(f"Output is missing from the record, {counted}: {where}.")
     else:
         told.append("No gap is recorded in the output of these executions.")
     redacted = history.of("PayloadRedacted")
@@ -368,7 +370,8 @@ def _side(title: str, step: Step | None) -> dict[str, Any]:
     if step.error is not None and not any(one.get("output_type") == "error" for one in step.outputs):
         shown += parts([{"output_type": "error", **step.error}], where)
     notes = [
-        f"{gap.get('messages', 'some')} messages are missing here: {gap.get('reason')}." for gap in step.gaps
+        f"{missing(str(gap.get('reason')), gap.get('messages') or 0, gap.get('bytes') or 0)}."
+        for gap in step.gaps
     ]
     if not shown and not notes:
         notes = ["No output."]

@@ -33,7 +33,7 @@ def test_a_hole_may_be_anywhere(reason: str) -> None:
 
     What was there was once taken for the beginning of the output, and compared with the other's beginning.
     """
-    missing = f"gap: 2 messages of the {{}} ({reason}) are missing"
+    missing = f"gap: in the {{}}, 2 messages, 9 bytes were not recorded: {reason}"
     assert verdict(step("abc", gaps=gap(reason)), step("abcdef")) == ("skipped", missing.format("record"))
     assert verdict(step("abcdef"), step("abc", gaps=gap(reason))) == ("skipped", missing.format("replay"))
 
