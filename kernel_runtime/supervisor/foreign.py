@@ -67,7 +67,7 @@ class ForeignVoice:
         """of the request whose reply waits, monotonic ns"""
         self._patience: Timer | None = None
         self._retry: Timer | None = None
-        reactor.before_sleep(self.drain)
+        reactor.after_handlers(self.drain)
 
     def heard(self, channel: str, message: Message) -> None:
         """Take a message; all of one round share a commit."""
@@ -133,8 +133,6 @@ class ForeignVoice:
         self._ear.replied(parent, message.frames, None, arrived)
 
     def _impatient(self) -> None:
-        # timers come before what this round has brought is taken
-        self.drain()
         if self._reply is None:
             return
         now, arrived = time.monotonic_ns(), self._reply[2]

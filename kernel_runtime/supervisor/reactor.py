@@ -27,7 +27,11 @@ class Timer:
 
 
 class Reactor:
-    """Calls handlers of readable sockets and file descriptors, then timers, until stopped."""
+    """Calls handlers of readable sockets and file descriptors, then timers, until stopped.
+
+    What has come is taken before what is due: a process that was stopped for a while finds both at once,
+    and a timer says that something has not come.
+    """
 
     def __init__(self) -> None:
         self._poller = zmq.Poller()
@@ -35,7 +39,7 @@ class Reactor:
         self._timers: list[tuple[int, int, Timer]] = []
         self._order = itertools.count()
         self._stopped = False
-        self._idle: list[Handler] = []
+        self._gathered: list[Handler] = []
 
     def watch(self, source: zmq.Socket[bytes] | int, handler: Handler) -> None:
         """Call `handler` whenever `source` is readable."""
@@ -56,9 +60,9 @@ class Reactor:
         heapq.heappush(self._timers, (due, next(self._order), timer))
         return timer
 
-    def before_sleep(self, call: Handler) -> None:
-        """Call this at the end of every round, before waiting again."""
-        self._idle.append(call)
+    def after_handlers(self, call: Handler) -> None:
+        """Call this once the handlers of a round are done, and again after its timers."""
+        self._gathered.append(call)
 
     def stop(self) -> None:
         self._stopped = True
@@ -70,13 +74,19 @@ class Reactor:
                 handler = self._handlers.get(source)
                 if handler is not None:
                     handler()
+            self._gather()
             now = time.monotonic_ns()
+            if not self._timers or self._timers[0][0] > now:
+                continue
             while self._timers and self._timers[0][0] <= now:
                 _, _, timer = heapq.heappop(self._timers)
                 if timer.call is not None:
                     timer.call()
-            for call in self._idle:
-                call()
+            self._gather()
+
+    def _gather(self) -> None:
+        for call in self._gathered:
+            call()
 
     def _patience(self) -> int | None:
         """Milliseconds to wait; None for ever."""

@@ -5,16 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import kernel_runtime as kr
-from kernel_runtime import process
-from kernel_runtime.model.facts import OutputRecorded
-from kernel_runtime.supervisor.foreign import IDLE_PATIENCE
 from tests.cases.support import cell_of
 from tests.contract.stock import (
     executions,
@@ -89,7 +85,8 @@ def test_no_reply_is_told_to_a_stock_client_too(session):
 def test_a_reply_before_the_outputs_waits_for_them(session):
     done = session.execute(steps("reply", "sleep 0.05", "say one", "say two", "idle"), timeout=20)
     assert (done.outcome, lines(done)) == ("ok", ["one", "two"])
-    assert not any(fact.late for fact in outputs_of(session))
+    late = [entry.fact.late for entry in session.follow(0, timeout=0) if entry.kind == "OutputRecorded"]
+    assert not any(late)
 
 
 def test_a_reply_without_idle_ends_the_cell_and_says_so(session):
@@ -103,42 +100,6 @@ def test_a_reply_without_idle_ends_the_cell_and_says_so(session):
     assert "output may be missing here, how much is not known: no-idle" in shown
     done = session.execute(steps("reply", "idle"), timeout=20)
     assert (done.outcome, done.gaps) == ("ok", [])
-
-
-def test_a_reply_waits_as_long_as_outputs_come(session):
-    """Mechanism: the reply overtakes outputs that take longer than its patience. Right: that is with
-    silence only.
-    """
-    slow = [line for n in range(4) for line in ("sleep 0.6", f"say {n}")]
-    done = session.execute(steps("reply", *slow, "idle"), timeout=30)
-    assert (done.outcome, lines(done), done.gaps) == ("ok", ["0", "1", "2", "3"], [])
-    assert not any(fact.late for fact in outputs_of(session))
-
-
-def outputs_of(session: kr.Session) -> list[OutputRecorded]:
-    entries = session.follow(0, timeout=0)
-    return [entry.fact for entry in entries if isinstance(entry.fact, OutputRecorded)]
-
-
-def test_what_has_arrived_when_patience_ends_counts(session, tmp_path):
-    """Mechanism: a supervisor that got no processor finds the timer due and the outputs in its sockets, and
-    took the timer first. Right: what has arrived is before the end.
-    """
-    go, said = tmp_path / "go", tmp_path / "said"
-    end = (f"wait {go}", "say end", "idle", f"touch {said}")
-    x = session.submit(steps("reply", "sleep 0.05", "say begin", *end))
-    eventually(lambda: lines(x.refresh()) == ["begin"], what="its begin, and so its reply")
-    supervisor = supervisor_of(session)
-    process.signal_process(supervisor, signal.SIGSTOP)
-    try:
-        go.touch()
-        eventually(said.exists, what="the kernel said all")
-        threading.Event().wait(1.5 * IDLE_PATIENCE)
-    finally:
-        process.signal_process(supervisor, signal.SIGCONT)
-    done = x.wait(20)
-    assert (done.outcome, lines(done), done.gaps) == ("ok", ["begin", "end"], [])
-    assert not any(fact.late for fact in outputs_of(session))
 
 
 def test_the_first_of_two_replies_counts(session):
