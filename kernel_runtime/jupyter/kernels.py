@@ -41,13 +41,15 @@ from kernel_runtime.jupyter import identity
 from kernel_runtime.jupyter.clients import Attached, Clients, kernel_id_of
 from kernel_runtime.jupyter.kernelspecs import make_session, session_spec
 from kernel_runtime.jupyter.refusals import ToldError
-from kernel_runtime.jupyter.watch import Watch
+from kernel_runtime.jupyter.watch import ANSWERS, Watch
 
 _BUFFER = 16 * 1024 * 1024
 """bytes kept for a page that comes back: more of it is in the journal, and memory is not"""
 
 _SCAN_WITHIN = 3.0
 """seconds that a supervisor has to answer when nobody waits for it"""
+_MOST_LOOKS = 10
+"""at one that does not"""
 
 _STATES = {"starting": "starting", "idle": "idle", "busy": "busy", "blocked": "busy", "unresponsive": "busy"}
 
@@ -56,20 +58,28 @@ class SessionKernelManager(ServerKernelManager):
     """One session, to the server: a kernel that is always there."""
 
     _lives = True
+    _is_up = False
 
     @validate("execution_state")
     def _as_it_lives(self, proposal: Any) -> Any:
-        """Stock takes it from messages, and a kernel's last ones may come after the news of its end."""
-        return proposal["value"] if self._lives else "dead"
+        """Stock takes it from messages, and they may come after the journal's news of the kernel's life.
+
+        Its last ones after that of its end; its first, `starting`, which no other follows, after that of its
+        start.
+        """
+        if not self._lives:
+            return "dead"
+        return self.execution_state if self._is_up and proposal["value"] == "starting" else proposal["value"]
 
     def began(self) -> None:
-        """A kernel lives."""
+        """A kernel lives, and is up."""
         self._lives = True
         self.execution_state = "idle"
+        self._is_up = True
 
     def ended(self) -> None:
         """None does, until one `began`."""
-        self._lives = False
+        self._lives = self._is_up = False
         self.execution_state = "dead"
 
     def bind(self, file: SessionFile, line: Callable[[str], AsyncSession]) -> None:
@@ -128,8 +138,9 @@ class SessionKernelManager(ServerKernelManager):
         if (state := _STATES.get(str(row.get("state")))) is None:
             self.ended()
         else:
-            self.began()
+            self._lives = True
             self.execution_state = state
+            self._is_up = state != "starting"
         self.load_door()
         if not os.path.exists(self.file.notebook):  # noqa: ASYNC240, PTH110 - a look
             await self._write_notebook(line)
@@ -205,7 +216,7 @@ class SessionKernelManager(ServerKernelManager):
                 self.tell("restart")
         elif kind == "KernelStarted":
             # whoever attaches is told of the last start again, over a cell that runs since
-            if not self._lives or self.execution_state == "starting":
+            if not self._is_up:
                 self.began()
         elif kind in ("KernelDied", "KernelStopped", "KernelStartFailed"):
             self.ended()
@@ -316,8 +327,13 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
             def fault(error: KernelRuntimeError) -> None:
                 self.log.warning("session %s: %s", kernel.file.name, error.message)
 
+            def on_life(kind: str, incarnation: int) -> None:
+                kernel.on_life(kind, incarnation)
+                if kind in ANSWERS:
+                    self._look(kernel)
+
             line = self.clients.client_of(kernel.file, identity.SERVER)
-            kernel.watch = Watch(line, kernel.on_life, fault)
+            kernel.watch = Watch(line, on_life, fault)
             kernel.watch.start()
 
     async def detach(self, kernel_id: str) -> None:
@@ -425,9 +441,7 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
             kernel.statuses += _is_status(parts)
             if is_first:
                 is_first = False
-                look = asyncio.get_running_loop().create_task(self._look_at(kernel))
-                self._looks.add(look)
-                look.add_done_callback(self._looks.discard)
+                self._look(kernel)
             try:
                 record(parts)
             except ValueError:
@@ -436,18 +450,29 @@ class SessionMappingKernelManager(AsyncMappingKernelManager):
 
         stream.on_recv(heard)
 
+    def _look(self, kernel: SessionKernelManager) -> None:
+        """Ask what it does, where no message of the kernel's will tell."""
+        look = asyncio.get_running_loop().create_task(self._look_at(kernel))
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+
     async def _look_at(self, kernel: SessionKernelManager) -> None:
         before = kernel.statuses
         line = self.clients.observer_of(kernel.file, identity.SERVER)
-        try:
-            row = await line.row(within=_SCAN_WITHIN)
-        except KernelRuntimeError as error:
-            self.log.info("session %s: %s", kernel.file.name, error.message)
+        for _ in range(_MOST_LOOKS):
+            # what was heard meanwhile is newer than an answer, or will be heard next
+            if kernel.statuses != before or self._kernels.get(kernel.kernel_id) is not kernel:
+                return
+            try:
+                row = await line.row(within=_SCAN_WITHIN)
+            except KernelRuntimeError as error:
+                self.log.info("session %s: %s", kernel.file.name, error.message)
+                await asyncio.sleep(_SCAN_WITHIN)
+                continue
+            state = _STATES.get(str(row.get("state")))
+            if state in ("idle", "busy") and kernel.statuses == before:
+                kernel.execution_state = state
             return
-        state = _STATES.get(str(row.get("state")))
-        # what was heard meanwhile is newer than the answer, or will be heard next
-        if state in ("idle", "busy") and kernel.statuses == before:
-            kernel.execution_state = state
 
     def start_buffering(self, kernel_id: str, session_key: str, channels: dict[str, Any]) -> None:
         """As stock, up to a bound: a session may run for days with no page open."""

@@ -25,6 +25,8 @@ _AGAIN = 2.0
 _QUIET = (facts.OutputRecorded, facts.GapRecorded, facts.PrincipalAttached)
 _SHOWN = tuple(fact.__name__ for fact in facts.Fact.__subclasses__() if fact not in _QUIET)
 _LIVES = ("KernelStarting", "KernelStarted", "KernelDied", "KernelStopped", "KernelStartFailed")
+ANSWERS = ("KernelUnresponsive", "KernelResponsive")
+"""one that answers again says so to its supervisor alone"""
 
 
 class Watch:
@@ -99,7 +101,10 @@ class Watch:
         journal = self._line.journal
         head = journal.head()
         # the first look: how it stands now, whatever happened while this server was attaching
-        lives = journal.entries(kinds=_LIVES, last=1) if seen < 0 else journal.entries(seen, kinds=_LIVES)
+        if seen < 0:
+            lives = [entry for kinds in (_LIVES, ANSWERS) for entry in journal.entries(kinds=kinds, last=1)]
+        else:
+            lives = list(journal.entries(seen, kinds=(*_LIVES, *ANSWERS)))
         for entry in lives:
             self._on_life(entry.kind, entry.incarnation)
         if latest := journal.entries(max(seen, 0), kinds=_SHOWN, last=1):
