@@ -21,7 +21,7 @@ def test_d11_kernel_kills_itself_after_a_print(fresh: kr.Session) -> None:
     wait(2): died, signal 9, the print kept, as soon as the pidfd tells.
     """
     fresh.execute("0")
-    x = fresh.execute("print('before'); import os; os.kill(os.getpid(), 9)", timeout=10)
+    x = fresh.execute("print('before'); import os; os.kill(os.getpid(), 9)", timeout=30)
     assert (x.outcome, x.text) == ("died", "before\n")
     assert x.evidence["signal"] == signal.SIGKILL
     died = entries(fresh, "KernelDied")[-1].fact
@@ -51,7 +51,7 @@ def stop_and_go(session: kr.Session, seconds: float) -> None:
         assert session.peek(x.execution_id).outcome is None
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert x.wait(timeout=20).outcome == "ok"
+    assert x.wait(timeout=30).outcome == "ok"
     eventually(lambda: state(session) == "idle", what="idle again")
     assert session.execute("kept").text == "42"
     assert kernel_pid(session) == pid
@@ -117,7 +117,7 @@ def test_d40_user_code_leaves(fresh: kr.Session) -> None:
     fresh.execute("x = 1")
     assert fresh.execute("quit()").outcome == "ok"
     try:
-        after = fresh.execute("open('ran', 'w')", timeout=15)
+        after = fresh.execute("open('ran', 'w')", timeout=30)
         assert after.outcome == "aborted"
     except HeapLost:
         pass  # the kernel was gone already
@@ -141,7 +141,7 @@ def test_d40_sys_exit_is_an_error(shared: kr.Session) -> None:
 
 def test_d40_os_exit_is_death(fresh: kr.Session) -> None:
     """`os._exit(0)` announces nothing: died, with exit status 0."""
-    x = fresh.execute("print('bye'); import os; os._exit(0)", timeout=10)
+    x = fresh.execute("print('bye'); import os; os._exit(0)", timeout=30)
     assert (x.outcome, x.text) == ("died", "bye\n")
     assert x.evidence["exit_status"] == 0
     died = entries(fresh, "KernelDied")[-1].fact
@@ -163,7 +163,7 @@ def test_d41_background_child_of_a_cell_magic(shared: kr.Session, attach: Attach
     commands = [r.get("command") for r in status.resources if r["started_by"] == x.execution_id]
     assert ["sleep", "3"] in commands
     assert [p["command"] for p in status.why["processes"] if p["command"] == ["sleep", "3"]]
-    mine = attach(shared.name).wait(x.execution_id, timeout=10)
+    mine = attach(shared.name).wait(x.execution_id, timeout=30)
     assert (mine.outcome, mine.text) == ("ok", "started\n")
     assert printed(shared, shared.execution(x.execution_id), "started")
 

@@ -34,7 +34,7 @@ def test_w25_whoever_is_there_answers(shared: kr.Session, attach: Attach) -> Non
     assert other.answer("Ada") == x.execution_id
     with pytest.raises(NotBlocked):
         other.answer("Bob")
-    done = other.wait(x.execution_id, timeout=5)
+    done = other.wait(x.execution_id, timeout=30)
     assert (done.outcome, done.text) == ("ok", "'Ada'")
     answered = entries(shared, "InputAnswered", execution=x)
     assert [(e.principal, getattr(e.fact, "value", None)) for e in answered] == [("human:b", "Ada")]
@@ -44,14 +44,14 @@ def test_w25_end_of_input(shared: kr.Session) -> None:
     """EOF instead of an answer: the cell gets EOFError."""
     x = shared.execute("input()")
     shared.answer(eof=True)
-    x.wait(timeout=5)
+    x.wait(timeout=30)
     assert x.error is not None
     assert (x.outcome, x.error.ename) == ("error", "EOFError")
 
 
 def test_w25_client_that_may_not_answer(shared: kr.Session) -> None:
     """A client without stdin gets an error that says so, and nobody waits for ever."""
-    x = shared.execute("input('? ')", allow_stdin=False, timeout=10)
+    x = shared.execute("input('? ')", allow_stdin=False, timeout=30)
     assert x.error is not None
     assert (x.outcome, x.error.ename) == ("error", "StdinNotImplementedError")
     assert "input" in x.error.evalue
@@ -69,7 +69,7 @@ def test_w26_password_is_in_no_file(krt_home: Path) -> None:
         assert x.blocked is not None
         assert (x.blocked["on"], x.blocked["prompt"]) == ("password", "pw? ")
         session.answer(SECRET)
-        assert x.wait(timeout=5).outcome == "ok"
+        assert x.wait(timeout=30).outcome == "ok"
         assert session.execute(f"len(secret) == {len(SECRET)}").text == "True"
         roots = [krt_home, Path(os.environ["KRT_RUNTIME_DIR"])]
         assert holding(roots, b"visible-answer"), "the search finds what is there"

@@ -62,14 +62,14 @@ def test_a_kernel_that_behaves(session):
 
 
 def test_no_reply_is_unknown_and_the_session_goes_on(session):
-    done = session.execute(steps("say half", "idle"), timeout=20)
+    done = session.execute(steps("say half", "idle"), timeout=30)
     assert (done.outcome, lines(done)) == ("unknown", ["half"])
     assert done.json()["evidence"]["reply"] == "missing"
-    assert session.execute(steps("reply", "idle"), timeout=20).outcome == "ok"
+    assert session.execute(steps("reply", "idle"), timeout=30).outcome == "ok"
 
 
 def test_no_reply_after_an_error_message_is_that_error(session):
-    done = session.execute(steps("error Oops", "idle"), timeout=20)
+    done = session.execute(steps("error Oops", "idle"), timeout=30)
     assert (done.outcome, done.error.ename) == ("error", "Oops")
     assert done.json()["evidence"]["reply"] == "missing"
 
@@ -83,7 +83,7 @@ def test_no_reply_is_told_to_a_stock_client_too(session):
 
 
 def test_a_reply_before_the_outputs_waits_for_them(session):
-    done = session.execute(steps("reply", "sleep 0.05", "say one", "say two", "idle"), timeout=20)
+    done = session.execute(steps("reply", "sleep 0.05", "say one", "say two", "idle"), timeout=30)
     assert (done.outcome, lines(done)) == ("ok", ["one", "two"])
     late = [entry.fact.late for entry in session.follow(0, timeout=0) if entry.kind == "OutputRecorded"]
     assert not any(late)
@@ -93,19 +93,19 @@ def test_a_reply_without_idle_ends_the_cell_and_says_so(session):
     """Mechanism: a kernel's PUB socket drops what comes after its high-water mark, idle too, and the reply
     is `ok` all the same. Right: the cell ends, and a gap says that its output may not be all.
     """
-    done = session.execute(steps("say one", "reply"), timeout=20)
+    done = session.execute(steps("say one", "reply"), timeout=30)
     assert (done.outcome, lines(done)[0]) == ("ok", "one")
     assert done.gaps == [{"reason": "no-idle", "messages": 0, "bytes": 0}]
     shown = json.dumps(cell_of(session.name, done))
     assert "output may be missing here, how much is not known: no-idle" in shown
-    done = session.execute(steps("reply", "idle"), timeout=20)
+    done = session.execute(steps("reply", "idle"), timeout=30)
     assert (done.outcome, done.gaps) == ("ok", [])
 
 
 def test_the_first_of_two_replies_counts(session):
-    assert session.execute(steps("reply", "reply error", "idle", "reply error"), timeout=20).outcome == "ok"
-    assert session.execute(steps("reply error", "reply", "idle"), timeout=20).outcome == "error"
-    assert session.execute(steps("reply", "idle", "idle"), timeout=20).outcome == "ok"
+    assert session.execute(steps("reply", "reply error", "idle", "reply error"), timeout=30).outcome == "ok"
+    assert session.execute(steps("reply error", "reply", "idle"), timeout=30).outcome == "error"
+    assert session.execute(steps("reply", "idle", "idle"), timeout=30).outcome == "ok"
 
 
 def test_late_output_belongs_to_the_cell_that_made_it(session):
@@ -120,17 +120,17 @@ def test_late_output_belongs_to_the_cell_that_made_it(session):
     "content", ['{"status": "maybe"}', "{}", '{"status": 7}', '{"status": null, "execution_count": "x"}']
 )
 def test_a_reply_that_says_nothing_is_unknown(session, content):
-    done = session.execute(steps(f"raw-reply {content}", "idle"), timeout=20)
+    done = session.execute(steps(f"raw-reply {content}", "idle"), timeout=30)
     assert done.outcome == "unknown"
-    assert session.execute(steps("reply", "idle"), timeout=20).outcome == "ok"
+    assert session.execute(steps("reply", "idle"), timeout=30).outcome == "ok"
 
 
 def test_aborted_by_the_kernel(session):
-    assert session.execute(steps("reply aborted", "idle"), timeout=20).outcome == "aborted"
+    assert session.execute(steps("reply aborted", "idle"), timeout=30).outcome == "aborted"
 
 
 def test_messages_that_are_none_are_counted_not_fatal(session):
-    done = session.execute(steps("say before", "bad", "say after", "reply", "idle"), timeout=20)
+    done = session.execute(steps("say before", "bad", "say after", "reply", "idle"), timeout=30)
     assert (done.outcome, lines(done)) == ("ok", ["before", "after"])
     assert [gap["reason"] for gap in done.gaps] == ["unreadable"]
     assert done.gaps[0]["messages"] == 1
@@ -143,7 +143,7 @@ def test_ok_after_an_interrupt_is_interrupted(session):
     assert (reached.reached, reached.ended) == ("message", True)
     assert running.wait(10).outcome == "interrupted"
     # one interrupt, not two: the next cell is not hit
-    assert session.execute(steps("sleep 0.3", "reply", "idle"), timeout=20).outcome == "ok"
+    assert session.execute(steps("sleep 0.3", "reply", "idle"), timeout=30).outcome == "ok"
 
 
 def test_an_interrupt_that_does_nothing_ends_in_an_offer(session, tmp_path):
@@ -177,7 +177,7 @@ def test_death_is_seen_at_once_with_its_signal(session, signum, tmp_path):
 
 
 def test_a_reply_that_waited_for_its_outputs_counts_though_the_kernel_dies(session):
-    done = session.execute(steps("reply", "sleep 0.7", f"die {int(signal.SIGKILL)}"), timeout=20)
+    done = session.execute(steps("reply", "sleep 0.7", f"die {int(signal.SIGKILL)}"), timeout=30)
     assert done.outcome == "ok"
     eventually(lambda: session.row()["state"] == "dead", what="the death is known")
 
@@ -205,7 +205,7 @@ class TestAdoption:
             assert lines(running) == ["one", "two"]
             # what was said in between, if anything, no kernel but ours keeps
             assert [gap["reason"] for gap in running.gaps] == ["unsupervised"]
-            assert session.execute(steps("say next", "reply", "idle"), timeout=20).outcome == "ok"
+            assert session.execute(steps("say next", "reply", "idle"), timeout=30).outcome == "ok"
 
     def test_a_cell_that_ended_meanwhile_is_unknown(self, session, tmp_path):
         go, ended = tmp_path / "go", tmp_path / "ended"
@@ -217,12 +217,12 @@ class TestAdoption:
         eventually(ended.exists, what="it ended alone")
         with kr.attach(session.name, principal="agent:next") as again:
             assert again.row()["incarnation"] == 1
-            eventually(lambda: running.refresh().status == "done", 20, "an outcome")
+            eventually(lambda: running.refresh().status == "done", 30, "an outcome")
         assert running.outcome == "unknown"
         assert running.json()["evidence"]["because"]
         assert lines(running) == ["one"]
         assert [gap["reason"] for gap in running.gaps] == ["unsupervised"]
-        assert lines(session.execute(steps("say next", "reply", "idle"), timeout=20)) == ["next"]
+        assert lines(session.execute(steps("say next", "reply", "idle"), timeout=30)) == ["next"]
 
     def test_the_kernel_died_meanwhile(self, session, tmp_path):
         go = tmp_path / "go"
@@ -231,7 +231,7 @@ class TestAdoption:
         kernel = kernel_of(session)
         kill(supervisor_of(session))
         kill(kernel)
-        eventually(lambda: session.row()["state"] == "dead", 20, "the death is known")
+        eventually(lambda: session.row()["state"] == "dead", 30, "the death is known")
         assert running.refresh().outcome == "died"
         # its parent is one that stays, and saw it
         assert running.json()["evidence"]["signal"] == signal.SIGKILL
@@ -239,16 +239,16 @@ class TestAdoption:
     def test_an_idle_kernel_is_simply_taken_over(self, session):
         session.execute(steps("say one", "reply", "idle"))
         replace_supervisor(session)
-        done = session.execute(steps("say two", "reply", "idle"), timeout=20)
+        done = session.execute(steps("say two", "reply", "idle"), timeout=30)
         assert (done.outcome, lines(done), done.gaps) == ("ok", ["two"], [])
 
 
 def test_a_kernel_whose_iopub_is_never_heard(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "--mute")
     with running_session(kernel="fake") as session:
-        unheard = session.execute(steps("say nobody hears", "reply"), timeout=20)
+        unheard = session.execute(steps("say nobody hears", "reply"), timeout=30)
         assert (unheard.outcome, [gap["reason"] for gap in unheard.gaps]) == ("ok", ["no-idle"])
-        assert session.execute(steps("reply error"), timeout=20).outcome == "error"
+        assert session.execute(steps("reply error"), timeout=30).outcome == "error"
         replace_supervisor(session)
-        assert session.execute(steps("reply"), timeout=20).outcome == "ok"
+        assert session.execute(steps("reply"), timeout=30).outcome == "ok"
     assert len(executions(session)) == 3

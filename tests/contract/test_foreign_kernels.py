@@ -123,7 +123,7 @@ def test_interrupt(session):
         "echo on; sleep 60",
     )
     running = session.submit(code)
-    eventually(lambda: lines(running.refresh()) == ["on"], 20, "it runs")
+    eventually(lambda: lines(running.refresh()) == ["on"], 30, "it runs")
     session.interrupt()
     # whether within the ladder's patience is the kernel's affair: its first traceback may take it longer
     assert running.wait(30).outcome == "interrupted"
@@ -135,7 +135,7 @@ def test_interrupt(session):
 def test_a_kernel_that_an_interrupt_ends_has_died(session):
     """Its kernelspec asks for SIGINT and it does not survive one, under jupyter_client no more than here."""
     running = session.submit("import time\nprint('on', flush=True)\ntime.sleep(60)")
-    eventually(lambda: lines(running.refresh()) == ["on"], 20, "it runs")
+    eventually(lambda: lines(running.refresh()) == ["on"], 30, "it runs")
     session.interrupt()
     assert running.wait(10).outcome == "died"
 
@@ -143,7 +143,7 @@ def test_a_kernel_that_an_interrupt_ends_has_died(session):
 @on("ipykernel")
 def test_i18_interrupt_of_an_await(session):
     running = session.submit("import asyncio\nprint('on', flush=True)\nawait asyncio.sleep(30)")
-    eventually(lambda: lines(running.refresh()) == ["on"], 20, "it runs")
+    eventually(lambda: lines(running.refresh()) == ["on"], 30, "it runs")
     session.interrupt()
     assert running.wait(20).outcome == "interrupted"
 
@@ -152,7 +152,7 @@ def test_i18_interrupt_of_an_await(session):
 def test_death_is_seen_at_once_and_the_next_incarnation_starts_when_accepted(session):
     code = in_language(session, "import time\nprint('on', flush=True)\ntime.sleep(60)", "echo on; sleep 60")
     running = session.submit(code)
-    eventually(lambda: lines(running.refresh()) == ["on"], 20, "it runs")
+    eventually(lambda: lines(running.refresh()) == ["on"], 30, "it runs")
     kill(kernel_of(session))
     running.wait(10)
     assert running.outcome == "died"
@@ -201,7 +201,7 @@ def test_the_reply_of_an_adopted_ipykernel_is_not_lost(session, tmp_path):
     go = tmp_path / "go"
     code = f"print('on', flush=True)\n{waits(go)}1 / 0"
     running = session.submit(code)
-    eventually(lambda: lines(running.refresh())[:1] == ["on"], 20, "it runs")
+    eventually(lambda: lines(running.refresh())[:1] == ["on"], 30, "it runs")
     replace_supervisor(session)
     go.touch()
     running.wait(20)
@@ -220,7 +220,7 @@ def test_input(session):
         assert reply_to(client, msg_id)["content"]["status"] == "ok"
         assert text_of(until_idle(client, msg_id)) == "got ada\n"
     running = session.submit("print('got', input('again? '))")
-    eventually(lambda: running.refresh().status == "blocked", 20, "it asks")
+    eventually(lambda: running.refresh().status == "blocked", 30, "it asks")
     session.answer("ben")
     assert lines(running.wait(10)) == ["got ben"]
 
@@ -230,7 +230,7 @@ def test_a_child_that_reads_the_terminal(session):
     running = session.submit(
         "import subprocess\nsubprocess.run(['bash', '-c', 'read t </dev/tty; echo got $t'])"
     )
-    eventually(lambda: running.refresh().status == "blocked", 20, "the child asks")
+    eventually(lambda: running.refresh().status == "blocked", 30, "the child asks")
     assert running.blocked["on"] == "terminal"
     session.answer("ada")
     assert running.wait(10).outcome == "ok"

@@ -74,7 +74,7 @@ def test_a_cell_that_ended_while_no_supervisor_was_there(session, tmp_path):
         msg_id = client.execute(code)
         until(client, msg_id, lambda m: m["msg_type"] == "stream")
         kill(supervisor_of(session))
-        eventually(flag.exists, 20, "the cell ended alone")
+        eventually(flag.exists, 30, "the cell ended alone")
         with kr.attach(session.name, principal="agent:next"):
             assert reply_to(client, msg_id, 20)["content"]["status"] == "ok"
             assert "unheard" in text_of(until_idle(client, msg_id))

@@ -38,7 +38,7 @@ def test_a35_a_thread_across_cells(kernel, start):
     kernel.wait(a)
     b = kernel.submit("go.set(); import time; time.sleep(.2); print('b')")
     assert text(kernel.wait(b)) == "b\n"
-    eventually(lambda: _all_of(kernel, a, "".join(f"{i}\n" for i in range(6))), 5, "all six lines under A")
+    eventually(lambda: _all_of(kernel, a, "".join(f"{i}\n" for i in range(6))), 30, "all six lines under A")
 
 
 def test_a35_a_pool_made_in_one_cell_and_used_in_another(kernel):
@@ -158,7 +158,7 @@ def test_a39b_a_child_of_a_writes_during_b(kernel):
     kernel.wait(a)
     b = kernel.submit("c.wait(); import os; os.system('echo mine')")
     assert text(kernel.wait(b)) == "mine\n"
-    eventually(lambda: _all_of(kernel, a, "late\n"), 5, "the child's line under A")
+    eventually(lambda: _all_of(kernel, a, "late\n"), 30, "the child's line under A")
 
 
 def test_child_output_precedes_the_reply(kernel):
@@ -178,7 +178,7 @@ def test_a_fork_childs_display_comes_through_the_parent(kernel):
         kernel.collect()
         return any(s.kind == "display_data" for s in kernel.of(a))
 
-    eventually(shown, 5, "the child's display")
+    eventually(shown, 30, "the child's display")
 
 
 def test_many_children_never_exhaust_the_descriptors(kernel):
@@ -189,6 +189,6 @@ def test_many_children_never_exhaust_the_descriptors(kernel):
     assert int(text(kernel.run("print(len(os.listdir('/proc/self/fd')))"))) < 400
     over = kernel.submit("_ = os.system('echo unowned')")
     assert text(kernel.wait(over)) == ""
-    eventually(lambda: "unowned\n" in text(kernel.of("")), 5, "the line, under nobody")
+    eventually(lambda: "unowned\n" in text(kernel.of("")), 30, "the line, under nobody")
     kernel.run("for c in cs: c.kill(); c.wait()")
-    eventually(lambda: text(kernel.run("_ = os.system('echo owned')")) == "owned\n", 5, "own pipes again")
+    eventually(lambda: text(kernel.run("_ = os.system('echo owned')")) == "owned\n", 30, "own pipes again")

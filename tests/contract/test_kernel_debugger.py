@@ -29,7 +29,7 @@ def ask(client: BlockingKernelClient, command: str, **arguments: Any) -> dict[st
         reply: dict[str, Any] = client.get_control_msg(timeout=20)
         return reply["content"] if reply["parent_header"]["msg_id"] == message["header"]["msg_id"] else None
 
-    found = eventually(answer, 20, f"an answer to {command}")
+    found = eventually(answer, 30, f"an answer to {command}")
     assert found is not None
     return found
 

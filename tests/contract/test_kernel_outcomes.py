@@ -154,7 +154,7 @@ def test_history_of_this_incarnation_without_a_database(shared):
 def test_quit_is_announced(kernel):
     seen = kernel.run("quit()")
     assert [p["source"] for p in reply(seen)["payload"]] == ["ask_exit"]
-    eventually(lambda: kernel.process.poll() is not None, 10, "the kernel to exit")
+    eventually(lambda: kernel.process.poll() is not None, 30, "the kernel to exit")
     assert kernel.file.exists()
 
 

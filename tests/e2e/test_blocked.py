@@ -64,7 +64,7 @@ def test_a_child_that_reads_the_terminal_is_seen_and_answered(session: kr.Sessio
     assert isinstance(asked, InputRequested)
     assert (asked.on, asked.pid, asked.command[0]) == ("terminal", blocked["pid"], "bash")
     session.answer("hunter")
-    assert "got hunter\n" in x.wait(timeout=10).text
+    assert "got hunter\n" in x.wait(timeout=30).text
     assert x.outcome == "ok"
 
 
@@ -86,14 +86,14 @@ def test_whatever_reads_its_stdin(session: kr.Session, source: str, prompt: str,
     x, blocked = asks(session, source)
     assert (blocked["on"], blocked["prompt"]) == ("terminal", prompt)
     session.answer("yes")
-    assert got in x.wait(timeout=10).text
+    assert got in x.wait(timeout=30).text
 
 
 def test_a_password_is_in_no_file(session: kr.Session, krt_home: Path) -> None:
     x, blocked = asks(session, PASSWORD)
     assert (blocked["on"], blocked["prompt"]) == ("terminal-password", "Password: ")
     session.answer(SECRET)
-    assert f"{len(SECRET)}\n" in x.wait(timeout=10).text
+    assert f"{len(SECRET)}\n" in x.wait(timeout=30).text
     (answered,) = [e.fact for e in entries(session, "InputAnswered", execution=x)]
     assert isinstance(answered, InputAnswered)
     assert answered.value is None
@@ -110,7 +110,7 @@ def test_one_question_after_the_other(session: kr.Session) -> None:
     session.answer("1")
     eventually(lambda: blocked_on(session, x)["prompt"] == "two? ", what="the second question")
     session.answer("2")
-    assert "1-2\n" in x.wait(timeout=10).text
+    assert "1-2\n" in x.wait(timeout=30).text
 
 
 def test_the_command_line_answers_and_sends_the_end(session: kr.Session) -> None:
@@ -118,7 +118,7 @@ def test_the_command_line_answers_and_sends_the_end(session: kr.Session) -> None
     done = krt("exec", session.name, "1", "--timeout", "0")
     assert done.returncode in (6, 7)
     assert krt_json("answer", session.name, "--eof")["execution_id"] == x.execution_id
-    assert x.wait(timeout=10).outcome == "ok"
+    assert x.wait(timeout=30).outcome == "ok"
     done = krt("exec", session.name, TOKEN)
     assert done.returncode == 7
     assert "token: " in done.stderr
@@ -133,7 +133,7 @@ def test_an_interrupt_ends_what_reads(session: kr.Session) -> None:
     assert reader is not None
     session.interrupt()
     # on a busy machine the traceback may take longer than the ladder
-    assert x.wait(timeout=20).outcome == "interrupted"
+    assert x.wait(timeout=30).outcome == "interrupted"
     assert x.blocked is None
     eventually(lambda: not process.is_alive(reader), what="the reader has ended")
     with pytest.raises(NotBlocked):
@@ -154,7 +154,7 @@ def test_a_reader_that_goes_away_is_no_question(session: kr.Session) -> None:
     assert isinstance(withdrawn, InputWithdrawn)
     assert "ended" in withdrawn.reason
     session.interrupt()
-    assert x.wait(timeout=20).outcome == "interrupted"
+    assert x.wait(timeout=30).outcome == "interrupted"
 
 
 def test_the_cells_own_question_comes_first(session: kr.Session, tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_the_cells_own_question_comes_first(session: kr.Session, tmp_path: Path)
     session.answer("first")
     eventually(lambda: blocked_on(session, x)["on"] == "terminal", what="the child asks again")
     session.answer("second")
-    text = x.wait(timeout=10).text
+    text = x.wait(timeout=30).text
     assert "first\n" in text
     assert "got second\n" in text
 
@@ -179,7 +179,7 @@ def test_an_editor_waits_for_keys(session: kr.Session, tmp_path: Path) -> None:
     x, blocked = asks(session, f"os.system({pager!r})")
     assert (blocked["on"], blocked["prompt"]) == ("terminal", "-- MORE --")
     session.answer("q")
-    assert "b'q'" in x.wait(timeout=10).text
+    assert "b'q'" in x.wait(timeout=30).text
     # it did not set the terminal back: the next cell finds it as it should be
     assert (
         "echo"
@@ -187,13 +187,13 @@ def test_an_editor_waits_for_keys(session: kr.Session, tmp_path: Path) -> None:
     )
     _, blocked = asks(session, "os.system('read a; echo \"<$a>\"')")
     session.answer("line")
-    assert "<line>" in session.wait(timeout=10).text
+    assert "<line>" in session.wait(timeout=30).text
 
 
 def test_a_background_process_does_not_block_a_later_cell(session: kr.Session) -> None:
     session.execute("p = subprocess.Popen(['bash', '-c', 'read t </dev/tty'])")
     x = session.submit("import time; time.sleep(1.5)")
-    assert x.wait(timeout=10).outcome == "ok"
+    assert x.wait(timeout=30).outcome == "ok"
     assert entries(session, "InputRequested", execution=x) == []
 
 
@@ -204,14 +204,14 @@ def test_an_answer_through_the_next_supervisor(session: kr.Session) -> None:
         assert again.peek(x.execution_id).blocked == blocked
         assert again.row()["state"] == "blocked"
         again.answer("hunter")
-        after = again.wait(x.execution_id, timeout=10)
+        after = again.wait(x.execution_id, timeout=30)
         assert (after.outcome, "got hunter\n" in after.text) == ("ok", True)
 
 
 def test_the_kernel_killed_while_blocked(session: kr.Session) -> None:
     x, _ = asks(session, TOKEN)
     os.kill(kernel_pid(session), signal.SIGKILL)
-    assert x.wait(timeout=10).outcome == "died"
+    assert x.wait(timeout=30).outcome == "died"
     assert x.evidence["signal"] == signal.SIGKILL
     assert x.blocked is None
     with pytest.raises(NotBlocked):
@@ -254,7 +254,7 @@ def test_the_terminal_outlives_the_supervisor_and_nobody_waits_for_a_reader(sess
         eventually(done.exists, what="written")
     finally:
         os.kill(supervisor, signal.SIGCONT)
-    assert x.wait(timeout=10).outcome == "ok"
+    assert x.wait(timeout=30).outcome == "ok"
     log = next((Path(os.environ["KRT_HOME"]) / "sessions" / session.name).glob("kernel-*.tty"))
     assert log.stat().st_size <= 1 << 18
 

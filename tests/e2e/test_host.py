@@ -31,7 +31,7 @@ def hosting(krt_home) -> Iterator[subprocess.Popen[str]]:
     for name in session_files.names():
         assert krt("stop", name).returncode == 0
     running.send_signal(signal.SIGTERM)
-    running.communicate(timeout=10)
+    running.communicate(timeout=30)
 
 
 def parent_of_supervisor(name: str) -> int:

@@ -50,11 +50,11 @@ def test_the_next_cell_is_not_interrupted(session: kr.Session, tmp_path: Path) -
     asking.start()
     eventually(lambda: entries(session, "InterruptRequested"), what="the interrupt is sent")
     go.touch()
-    first.wait(timeout=20)
+    first.wait(timeout=30)
     eventually(lambda: printed(session, behind, "on"), what="the next runs")
     # only the kernel tells of this, on the socket of the interrupt and after it: so it has heard that too
     status_when(session, lambda told: any(row.get("name") == "random" for row in told.resources))
     end.touch()
-    assert behind.wait(timeout=20).outcome == "ok"
+    assert behind.wait(timeout=30).outcome == "ok"
     asking.join(20)
     assert {entry.execution_id for entry in entries(session, "InterruptRequested")} == {first.execution_id}

@@ -43,11 +43,11 @@ def test_recorded_answers_are_given_again(record: Record, tmp_path: Path) -> Non
             for prompt, answer in zip(["one? ", "two? "], answers, strict=True):
                 asked(session, x, prompt)
                 session.answer(answer, eof=answer is None)
-            assert x.wait(timeout=20).outcome == "ok"
+            assert x.wait(timeout=30).outcome == "ok"
         x = session.submit(READS)
         asked(session, x, "t: ")
         session.answer("typed")
-        assert "typed" in x.wait(timeout=20).text
+        assert "typed" in x.wait(timeout=30).text
         looked_at_and_stopped(session)
     result = replay("s")
     assert (result.verdict, verdicts(result)) == ("same", ["same"] * 3), [
@@ -67,7 +67,7 @@ def test_another_question_and_one_more_are_told(record: Record, tmp_path: Path) 
         x = session.submit("n = int(open('n').read())\nfor i in range(n): print(input(f'{n} {i}? '))")
         eventually(lambda: session.peek(x.execution_id).blocked)
         session.answer("yes")
-        x.wait(timeout=20)
+        x.wait(timeout=30)
         looked_at_and_stopped(session)
     (tmp_path / "n").write_text("3")
     (row,) = replay("s").executions
@@ -99,7 +99,7 @@ def test_a_password_is_asked_for_or_its_execution_is_skipped(record: Record, tmp
         x = session.submit("import getpass; n = len(getpass.getpass('pw: ')); n")
         eventually(lambda: session.peek(x.execution_id).blocked)
         session.answer("four")
-        assert x.wait(timeout=20).text == "4"
+        assert x.wait(timeout=30).text == "4"
         session.execute("n * 2")
         looked_at_and_stopped(session)
     result = replay("s")
@@ -127,7 +127,7 @@ def test_a_person_is_asked_at_the_terminal(record: Record, tmp_path: Path) -> No
         session.answer("four")
         asked(session, x, "and? ")
         session.answer("yes")
-        assert x.wait(timeout=20).text == "yes 4\n"
+        assert x.wait(timeout=30).text == "yes 4\n"
         looked_at_and_stopped(session)
     child = pexpect.spawn(
         sys.executable,

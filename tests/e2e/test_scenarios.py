@@ -257,7 +257,7 @@ def test_a_migration_that_died_half_way(session: kr.Session, tmp_path: Path) -> 
     eventually(lambda: moved(tmp_path / "moved.db") > 20, 30, "some rows are moved")
     assert rows(session, "file", path=str(tmp_path / "moved.db"))[0]["mode"] == "read-write"
     os.kill(kernel_pid(session), signal.SIGKILL)
-    assert x.wait(timeout=20).outcome == "died"
+    assert x.wait(timeout=30).outcome == "died"
     assert x.evidence["signal"] == signal.SIGKILL
     assert entries(session, "ExecutionObserved", execution=x) == []
     assert moved(tmp_path / "moved.db") > 20
@@ -395,7 +395,7 @@ def test_a_kernel_that_tells_of_no_names(bash: kr.Session, tmp_path: Path) -> No
     failed = bash.execute("false", timeout=60)
     assert failed.outcome == "error"
 
-    (listening,) = eventually(lambda: rows(bash, "socket", state="listening", port=port), 20, "it listens")
+    (listening,) = eventually(lambda: rows(bash, "socket", state="listening", port=port), 30, "it listens")
     server = process.identify(listening["pid"])
     assert server is not None
     assert bash.claim("served", probe=f"port {port} listens").holds

@@ -56,7 +56,7 @@ def test_the_socket_is_gone_before_the_end_is_told(session: kr.Session) -> None:
     session.spawn(["sh", "-c", "read x"], name="web")
     assert socket_of(session, "web").exists()
     session.type("web", "\r")
-    session.wait_process("web", timeout=20)
+    session.wait_process("web", timeout=30)
     assert not socket_of(session, "web").exists()
 
 
@@ -66,7 +66,7 @@ def test_an_earlier_holder_that_lives_on_takes_nothing_away(session: kr.Session,
     """
     go = tmp_path / "go"
     session.spawn(["sh", "-c", LEAVES_ONE.format(go=go)], name="web")
-    session.wait_process("web", timeout=20)
+    session.wait_process("web", timeout=30)
     earlier = holder_of(session, "web")
     assert process.is_alive(earlier)
     session.spawn(["sh", "-c", "echo second; read x; exit 7"], name="web")
@@ -78,7 +78,7 @@ def test_an_earlier_holder_that_lives_on_takes_nothing_away(session: kr.Session,
     assert session.tail("web").text == "second\r\n"
     assert not (files(session) / "web.screen").exists()
     session.type("web", "\r")
-    assert session.wait_process("web", timeout=20)["exit_status"] == 7
+    assert session.wait_process("web", timeout=30)["exit_status"] == 7
     eventually((files(session) / "web.screen").exists, what="its last screen is kept")
     eventually(lambda: session.screen("web").text == "second", what="the screen is its own")
 
@@ -90,7 +90,7 @@ def test_the_screen_of_an_earlier_process_is_not_shown(session: kr.Session) -> N
     session.spawn(["sh", "-c", "echo mine; read x"], name="web")
     eventually(lambda: "mine" in session.tail("web").text, what="it runs")
     session.type("web", "\r")
-    session.wait_process("web", timeout=20)
+    session.wait_process("web", timeout=30)
     path = files(session) / "web.screen"
     eventually(path.exists, what="its last screen is kept")
     eventually(lambda: session.screen("web").text == "mine", what="its own is shown")

@@ -90,7 +90,7 @@ def test_what_is_typed_comes_back_and_the_exit_status_is_kept(alice: Session) ->
     eventually(lambda: "name?" in alice.tail("p1").text, what="it asks")
     assert alice.screen("p1").cursor.col == len("name? ")
     alice.type("p1", "bob\r")
-    row = alice.wait_process("p1", timeout=20)
+    row = alice.wait_process("p1", timeout=30)
     assert (row["exit_status"], row["signal"], row["truth"]) == (3, None, "false")
     tail = alice.tail("p1")
     assert tail.text == "name? bob\r\nhello bob\r\n"
@@ -107,7 +107,7 @@ def test_what_is_typed_comes_back_and_the_exit_status_is_kept(alice: Session) ->
 def test_it_has_the_session_its_name_and_a_terminal_of_its_own(alice: Session, tmp_path: Path) -> None:
     script = "tty; echo $KRT_PROCESS $KRT_SESSION_ID $TERM $COLOUR; pwd; stty size; ps -o sid= -p $$; echo $$"
     alice.spawn(["sh", "-c", script], cwd=tmp_path, env={"COLOUR": "red"}, rows=30, cols=90)
-    alice.wait_process("p1", timeout=20)
+    alice.wait_process("p1", timeout=30)
     terminal, names, cwd, size, leader, pid = alice.tail("p1").text.split("\r\n")[:6]
     assert terminal.startswith("/dev/pts/")
     assert names == f"p1 {alice.session_id} xterm-256color red"
@@ -119,17 +119,17 @@ def test_it_has_the_session_its_name_and_a_terminal_of_its_own(alice: Session, t
 def test_end_of_file_and_signals(alice: Session) -> None:
     alice.spawn(["cat"])
     alice.type_eof("p1")
-    assert alice.wait_process("p1", timeout=20)["exit_status"] == 0
+    assert alice.wait_process("p1", timeout=30)["exit_status"] == 0
     alice.spawn([sys.executable, "-c", "import time; print('up', flush=True); time.sleep(60)"])
     eventually(lambda: "up" in alice.tail("p2").text, what="it runs")
     alice.signal("p2", signal.SIGINT)
-    row = alice.wait_process("p2", timeout=20)
+    row = alice.wait_process("p2", timeout=30)
     assert "KeyboardInterrupt" in alice.tail("p2").text
     assert row["evidence"]["signalled"] == signal.SIGINT
     assert row["evidence"]["by"] == "human:alice"
     alice.spawn(["sleep", "60"])
     alice.signal("p3", signal.SIGKILL)
-    assert alice.wait_process("p3", timeout=20)["signal"] == signal.SIGKILL
+    assert alice.wait_process("p3", timeout=30)["signal"] == signal.SIGKILL
     with pytest.raises(SpawnFailed, match="it has ended"):
         alice.type("p3", "x")
 
@@ -161,7 +161,7 @@ def test_a_name_of_ones_own_starts_one_and_not_two(alice: Session) -> None:
     with pytest.raises(SpawnFailed, match="lives already"):
         alice.spawn(["sleep", "60"], name="web")
     alice.signal("web")
-    alice.wait_process("web", timeout=20)
+    alice.wait_process("web", timeout=30)
     second = alice.spawn(["sh", "-c", "echo again; sleep 60"], name="web")
     assert second.pid != first.pid
     eventually(lambda: alice.tail("web").text == "again\r\n", what="the log is the new one's")
@@ -179,7 +179,7 @@ def test_a_full_screen_program(alice: Session) -> None:
     assert screen.lines == ["", "   Title", "", ">", "key 'x'", "", "", ""]
     assert (screen.cursor.row, screen.cursor.col, screen.since) == (3, 2, "start")
     alice.type("p1", "q")
-    alice.wait_process("p1", timeout=20)
+    alice.wait_process("p1", timeout=30)
     eventually(lambda: alice.screen("p1").text == "", what="it gave the screen back")
 
 
@@ -258,13 +258,13 @@ def test_the_kernel_may_die_or_be_restarted(alice: Session) -> None:
     alice.execute("1")
     assert [row["pid"] for row in alice.processes() if not row["ended"]] == [spawned.pid]
     alice.type("p1", "here\r")
-    assert alice.wait_process("p1", timeout=20)["exit_status"] == 0
+    assert alice.wait_process("p1", timeout=30)["exit_status"] == 0
     assert "still here" in alice.tail("p1").text
 
 
 def test_a_background_process_keeps_the_terminal_and_the_status_is_told_at_once(alice: Session) -> None:
     alice.spawn(["sh", "-c", "(read line; echo late) & trap '' HUP; exit 5"])
-    assert alice.wait_process("p1", timeout=20)["exit_status"] == 5
+    assert alice.wait_process("p1", timeout=30)["exit_status"] == 5
 
 
 def test_the_world_lists_them_and_not_their_holders(alice: Session) -> None:
@@ -272,7 +272,7 @@ def test_the_world_lists_them_and_not_their_holders(alice: Session) -> None:
     rows = [row for row in alice.resources() if row["kind"] == "process"]
     assert [(row["process_id"], row["pid"]) for row in rows] == [("p1", spawned.pid)]
     alice.signal("p1", signal.SIGKILL)
-    alice.wait_process("p1", timeout=20)
+    alice.wait_process("p1", timeout=30)
     rows = [row for row in alice.resources() if row["kind"] == "process"]
     assert [(row["truth"], row["signal"]) for row in rows] == [("false", signal.SIGKILL)]
 
@@ -280,8 +280,8 @@ def test_the_world_lists_them_and_not_their_holders(alice: Session) -> None:
 def test_secrets_in_a_command_line_are_in_no_file(alice: Session, krt_home: Path) -> None:
     alice.spawn(["sleep", "0.01"], env={"API_TOKEN": "correct-horse-1"})
     alice.spawn(["true", "--password", "correct-horse-2"])
-    alice.wait_process("p2", timeout=20)
-    alice.wait_process("p1", timeout=20)
+    alice.wait_process("p2", timeout=30)
+    alice.wait_process("p1", timeout=30)
     files = contents(krt_home)
     assert "p1.log" in {path.name for path in files}
     assert [path for path, content in files.items() if b"correct-horse" in content] == []
@@ -294,7 +294,7 @@ def test_spawn_and_answer(alice: Session) -> None:
     spawned = krt("spawn", "alice", "--", "sh", "-c", "read a; echo got $a; exit 2")
     assert spawned.stdout.startswith("p1 pid "), spawned.stderr
     assert krt("answer", "alice", "yes", "--process", "p1").returncode == 0
-    alice.wait_process("p1", timeout=20)
+    alice.wait_process("p1", timeout=30)
     assert krt("term", "alice", "p1", "--tail", "1").stdout == "got yes\n"
     assert krt_json("term", "alice", "p1", "--tail", "9")["text"] == "yes\ngot yes\n"
     eventually(lambda: krt_json("term", "alice", "p1", "--screen")["lines"][1] == "got yes", what="screen")
@@ -302,7 +302,7 @@ def test_spawn_and_answer(alice: Session) -> None:
     document = json.loads(krt("spawn", "alice", *named, "--", "sh", "-c", "echo $A; cat").stdout)
     assert document == {"session": "alice", "process_id": "web", "pid": document["pid"]}
     krt("answer", "alice", "--eof", "--process", "web")
-    assert alice.wait_process("web", timeout=20)["exit_status"] == 0
+    assert alice.wait_process("web", timeout=30)["exit_status"] == 0
     assert alice.tail("web").text.startswith("b\r\n")
 
 
@@ -320,7 +320,7 @@ def test_exit_statuses(alice: Session) -> None:
     assert "--screen" in krt("term", "alice", "p3").stderr
     assert krt("term", "alice", "p3", "--signal", "NOPE").returncode == 2
     assert krt("term", "alice", "p3", "--signal", "term").returncode == 0
-    assert alice.wait_process("p3", timeout=20)["signal"] == signal.SIGTERM
+    assert alice.wait_process("p3", timeout=30)["signal"] == signal.SIGTERM
 
 
 def test_a_terminal_is_left_and_found_again(alice: Session, terminals: list[pexpect.spawn]) -> None:
@@ -342,7 +342,7 @@ def test_a_terminal_is_left_and_found_again(alice: Session, terminals: list[pexp
     again.sendline("exit 7")
     again.expect_exact("t1 ended with exit status 7")
     assert status_of(again) == 1
-    assert alice.wait_process("t1", timeout=20)["exit_status"] == 7
+    assert alice.wait_process("t1", timeout=30)["exit_status"] == 7
 
 
 def test_two_at_one_terminal_see_the_same(alice: Session, terminals: list[pexpect.spawn]) -> None:

@@ -43,7 +43,7 @@ def test_d16_supervisor_killed_in_mid_cell(rig: Rig):
     assert row.status == "running", "nobody wrote that it ended"
     other = rig.attach("agent:b")
     assert other.attached["kernel_pid"] == kernel
-    assert other.wait(key="first", timeout=20).outcome == "ok"
+    assert other.wait(key="first", timeout=30).outcome == "ok"
     rig.check("first")
     assert other.stop() == []
     eventually(

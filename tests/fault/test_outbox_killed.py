@@ -171,7 +171,7 @@ def test_no_ring_is_lost_between_arming_and_waiting(tmp_path: Path):
         found, _, _ = select.select([reader], [], [], 5)
         assert found, f"no ring for message {seen}"
         reader.drain()
-        eventually(lambda: reader.head > reader.position, 5, "the message that rang")
+        eventually(lambda: reader.head > reader.position, 30, "the message that rang")
         seen += len(reader.read())
     thread.join()
     reader.close()

@@ -78,7 +78,7 @@ def test_a_prompt_that_comes_late_is_told(rig: Rig) -> None:
     rig.let_go_on(supervisor, 0.0)
     eventually(lambda: questions(rig), what="it is asked")
     session.answer("bob")
-    assert "<bob>" in execution.wait(timeout=20).text
+    assert "<bob>" in execution.wait(timeout=30).text
     assert questions(rig) == ["name? "]
 
 
@@ -94,7 +94,7 @@ def test_an_answer_that_is_on_its_way_is_not_asked_for_again(rig: Rig) -> None:
         rig.arm()
         supervisor = rig.hit()
     rig.let_go_on(supervisor, 0.0)
-    assert "<bob>" in execution.wait(timeout=20).text
+    assert "<bob>" in execution.wait(timeout=30).text
     assert (questions(rig), answers(rig)) == (["name? "], 1)
 
 
@@ -110,5 +110,5 @@ def test_the_end_of_input_is_given_once_to_each_reader(rig: Rig) -> None:
         supervisor = rig.hit()
         given = answers(rig)
     rig.let_go_on(supervisor, 0.0)
-    assert "over" in execution.wait(timeout=20).text
+    assert "over" in execution.wait(timeout=30).text
     assert (given, answers(rig)) == (1, 2)

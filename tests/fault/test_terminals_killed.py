@@ -46,7 +46,7 @@ def test_the_next_supervisor_has_log_screen_input_and_status(rig: Rig) -> None:
     assert only(other)["pid"] == spawned.pid
     assert other.screen("p1").text == "begun"
     other.type("p1", "it\r")
-    assert other.wait_process("p1", timeout=20)["exit_status"] == 4
+    assert other.wait_process("p1", timeout=30)["exit_status"] == 4
     assert other.tail("p1").text == "begun\r\nit\r\ngot it\r\n"
     assert other.spawn(["true"]).process_id == "p2"
     assert [type(fact).__name__ for fact in facts(rig)[:2]] == ["ProcessSpawned", "ProcessEnded"]
@@ -99,7 +99,7 @@ def test_a_supervisor_killed_over_a_spawn_leaves_no_process_that_nobody_knows(ri
     with pytest.raises(SpawnFailed, match="lives already"):
         other.spawn(["sleep", "1000"], name="web")
     other.signal("web", signal.SIGKILL)
-    assert other.wait_process("web", timeout=20)["signal"] == signal.SIGKILL
+    assert other.wait_process("web", timeout=30)["signal"] == signal.SIGKILL
 
 
 def test_what_cannot_be_journaled_does_not_run(rig: Rig) -> None:
@@ -118,7 +118,7 @@ def test_a_holder_that_is_killed_takes_the_status_with_it_and_that_is_said(rig: 
     session = rig.attach()
     session.spawn(["sleep", "1000"])
     rig.kill(holder(rig, "p1").pid)
-    row = session.wait_process("p1", timeout=20)
+    row = session.wait_process("p1", timeout=30)
     assert (row["exit_status"], row["signal"]) == (None, None)
     assert "its holder was gone" in row["evidence"]["found"]
     with pytest.raises(EnvironmentFault, match="nobody has kept the screen"):
@@ -139,7 +139,7 @@ def test_one_that_survives_its_holder_is_watched_to_its_end(rig: Rig) -> None:
     other = rig.attach("agent:b")
     assert not only(other)["ended"]
     process.signal_process(who, signal.SIGKILL)
-    assert other.wait_process("p1", timeout=20)["ended"]
+    assert other.wait_process("p1", timeout=30)["ended"]
 
 
 def test_sigterm_to_a_holder_ends_its_process_properly(rig: Rig) -> None:
@@ -147,7 +147,7 @@ def test_sigterm_to_a_holder_ends_its_process_properly(rig: Rig) -> None:
     session.spawn(["sh", "-c", 'trap "echo bye; exit 3" TERM; echo ready; while :; do sleep 0.05; done'])
     eventually(lambda: "ready" in session.tail("p1").text, what="it runs")
     process.signal_process(holder(rig, "p1"), signal.SIGTERM)
-    assert session.wait_process("p1", timeout=20)["exit_status"] == 3
+    assert session.wait_process("p1", timeout=30)["exit_status"] == 3
     assert session.tail("p1").text.endswith("bye\r\n")
 
 
@@ -159,7 +159,7 @@ def test_a_record_of_another_boot_is_no_process_of_this_one(rig: Rig) -> None:
     path = rig.file.directory / "processes" / "web.json"
     record = json.loads(path.read_bytes())
     session.signal("web", signal.SIGKILL)
-    session.wait_process("web", timeout=20)
+    session.wait_process("web", timeout=30)
     eventually(lambda: not process.is_alive(process.ProcessId(**record["holder"])), what="its holder left")
     rig.kill(rig.supervisor_pid())
     stranger = process.identify(rig.kernel_pid()) or pytest.fail("no kernel")

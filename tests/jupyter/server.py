@@ -112,7 +112,7 @@ class Server:
         """SIGKILL."""
         assert self._process is not None
         self._process.kill()
-        self._process.wait(timeout=10)
+        self._process.wait(timeout=30)
         self._process = None
 
     # HTTP

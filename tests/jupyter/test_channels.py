@@ -86,7 +86,7 @@ def test_a_page_connects_while_a_cell_runs(
         channels.connected()
         gate.write_text("")
         assert channels.line() == "on\n"
-    assert running.wait(timeout=20).outcome == "ok"
+    assert running.wait(timeout=30).outcome == "ok"
 
 
 def test_a_console_on_the_notebooks_kernel(server: Server, session: kr.Session, kernel_id: str) -> None:

@@ -26,7 +26,7 @@ def bobs(krt_home: Path) -> Iterator[dict[str, str]]:
         "KRT_RUNTIME_DIR": str(place / "run"),
         "KRT_PRINCIPAL": "agent:bobs",
     }
-    eventually(lambda: not processes_of(place / "home"), 20, "nothing of bob's is left")
+    eventually(lambda: not processes_of(place / "home"), 30, "nothing of bob's is left")
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,7 @@ def kernel_in(person: Person, name: str) -> str:
         running = {model["id"] for model in person.get("/api/kernels")}
         return str(ids[name]) if ids.get(name) in running else ""
 
-    return eventually(found, 20, f"{name} is a kernel of {person.name}'s server")
+    return eventually(found, 30, f"{name} is a kernel of {person.name}'s server")
 
 
 def test_an_agents_session_goes_on_while_the_hub_stops_and_starts_the_server(

@@ -45,7 +45,7 @@ class Editor:
 
     def close(self) -> None:
         """The window is closed."""
-        self._process.communicate(timeout=20)
+        self._process.communicate(timeout=30)
 
 
 @pytest.fixture

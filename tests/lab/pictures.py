@@ -65,7 +65,7 @@ def _story(session: kr.Session, page: Page, lab: LabServer) -> None:
     notebook.prompt().scroll_into_view_if_needed()
     _take(page, "lab-asks")
     session.answer("no")
-    asked.wait(timeout=20)
+    asked.wait(timeout=30)
     kill(kernel_of(session))
     expect(notebook.badge("by_carrier =")).to_contain_text("lost", timeout=20_000)
     expect(notebook.section("loss")).to_contain_text("The heap that you knew is gone", timeout=20_000)

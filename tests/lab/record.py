@@ -15,7 +15,7 @@ from tests.support import eventually
 
 def row(session: kr.Session, source: str) -> Execution:
     """The latest execution whose source has that text, once there is one."""
-    found = eventually(lambda: _latest(session, source), 20, f"an execution of {source!r}")
+    found = eventually(lambda: _latest(session, source), 30, f"an execution of {source!r}")
     assert found is not None
     return found
 

@@ -53,7 +53,7 @@ def nothing_is_wrong(notebook: NotebookPage, *ours: str) -> None:
         return told if told["there"] == list(ours) else None
 
     # while a theme's style sheets come, or something lies above, axe cannot see, and looks at nothing
-    told = eventually(looked, 20, f"axe looks at the contrast of {ours}")
+    told = eventually(looked, 30, f"axe looks at the contrast of {ours}")
     assert told is not None
     assert not told["wrong"], json.dumps(told["wrong"], indent=1)
 
@@ -137,10 +137,10 @@ def test_all_of_it_by_keyboard_and_told_to_a_screen_reader(
     tab_to(notebook, box)
     page.keyboard.type("yes")
     page.keyboard.press("Enter")
-    assert asked.wait(timeout=20).text.endswith("got yes\n")
+    assert asked.wait(timeout=30).text.endswith("got yes\n")
     expect(box).to_have_count(0)
     inside = "one => one.contains(document.activeElement)"
-    eventually(lambda: panel.evaluate(inside), 5, "the keyboard is still in the panel")
+    eventually(lambda: panel.evaluate(inside), 30, "the keyboard is still in the panel")
     assert page.evaluate("document.activeElement !== document.body")
 
     kill(kernel_of(session))
@@ -151,11 +151,11 @@ def test_all_of_it_by_keyboard_and_told_to_a_screen_reader(
     page.keyboard.press("Enter")
     accept = panel.locator("[data-krt-action='accept']")
     expect(accept).to_be_visible(timeout=20_000)
-    eventually(lambda: panel.evaluate(inside), 5, "the keyboard is still in the panel")
+    eventually(lambda: panel.evaluate(inside), 30, "the keyboard is still in the panel")
     tab_to(notebook, accept)
     page.keyboard.press("Enter")
     expect(accept).to_have_count(0, timeout=15_000)
-    eventually(lambda: panel.evaluate(inside), 5, "the keyboard is still in the panel")
+    eventually(lambda: panel.evaluate(inside), 30, "the keyboard is still in the panel")
 
     # the row below a cell has the cursor in the page that ran the cell, and gives it back
     notebook.run("print('hello', input('Name? '))")

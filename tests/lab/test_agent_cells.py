@@ -59,7 +59,7 @@ def test_who_ran_it_and_when_is_with_the_cell(session: kr.Session, notebook: Not
         cell = saved(session, "answer = 6")
         return cell is not None and "outcome" in cell["metadata"].get("kernel_runtime", {})
 
-    eventually(told, 20, "the file has the cell and how it ended")
+    eventually(told, 30, "the file has the cell and how it ended")
     cell = saved(session, "answer = 6")
     assert cell is not None
     ours, timing = cell["metadata"]["kernel_runtime"], cell["metadata"]["execution"]
@@ -92,7 +92,7 @@ def test_a_progress_bar_shows_its_last_state(session: kr.Session, notebook: Note
     expect(output).to_have_text(re.compile(r"^\s*done 50%\s*$"), timeout=15_000)
     gate.open()
     expect(output).to_have_text(re.compile(r"^\s*done 100%\s*$"), timeout=15_000)
-    assert x.wait(timeout=20).outcome == "ok"
+    assert x.wait(timeout=30).outcome == "ok"
 
 
 def test_displays_that_change_and_outputs_that_are_cleared(

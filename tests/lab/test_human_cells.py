@@ -30,7 +30,7 @@ def test_a_typed_cell_is_journaled_with_who_and_key(session: kr.Session, noteboo
     assert ran.principal == places.principal()
     assert ran.key
     assert (ran.outcome, ran.execution_count) == ("ok", 2)
-    cell = eventually(lambda: saved(session, "mine = origin"), 20, "the file has the cell")
+    cell = eventually(lambda: saved(session, "mine = origin"), 30, "the file has the cell")
     assert cell is not None
     assert cell["id"] == ran.cell_id
     expect(notebook.badge("mine = origin")).to_have_count(0, timeout=30_000)
@@ -84,7 +84,7 @@ def test_a_cell_that_fails_aborts_its_own_page_and_nobody_else(
     theirs = session.submit("print('an agent goes on')")
     gate.open()
     notebook.shows("stop here", "ValueError")
-    assert theirs.wait(timeout=20).outcome == "ok"
+    assert theirs.wait(timeout=30).outcome == "ok"
     assert done(session, "stop here").outcome == "error"
     assert all(ran.outcome == "aborted" for ran in all_of(session, "must not run"))
     said = krt_json("exec", session.name, "print('after' in globals())")

@@ -101,7 +101,7 @@ def test_network_cut_in_mid_cell(session: kr.Session, wire: Network, pages: Open
     for source in wanted:
         expect(theirs.cell(source)).to_have_count(1)
     all_lines(theirs, session)
-    eventually(lambda: saved(session, "typed while cut off") is not None, 20, "the file has the edit")
+    eventually(lambda: saved(session, "typed while cut off") is not None, 30, "the file has the edit")
     assert ["draft" in "".join(cell["source"]) for cell in file_of(session)["cells"]].count(True) == 1
 
 
@@ -254,7 +254,7 @@ def test_a_prompt_of_an_agents_cell_is_answered_in_the_page(
     expect(box).to_be_visible(timeout=15_000)
     box.fill("yes")
     box.press("Enter")
-    assert x.wait(timeout=20).outcome == "ok"
+    assert x.wait(timeout=30).outcome == "ok"
     notebook.shows("Proceed?", "got yes")
 
 

@@ -58,7 +58,7 @@ def test_a_cell_under_way_says_so_and_an_empty_one_says_nothing(
     asked = session.submit("input('Yes? ')")
     expect(notebook.badge("input('Yes? ')")).to_contain_text("blocked", timeout=15_000)
     session.answer("yes")
-    asked.wait(timeout=20)
+    asked.wait(timeout=30)
     notebook.retype("print('mine')", " ")
     empty = notebook.page.locator(".jp-Notebook .jp-CodeCell:not(:has(.cm-line:not(:empty)))")
     expect(notebook.page.locator(".jp-Notebook .jp-Cell.jp-mod-active .krt-badge")).to_have_count(0)
@@ -71,7 +71,7 @@ def test_a_cell_that_somebody_edited_shows_it(session: kr.Session, notebook: Not
     expect(notebook.cell("rate = 0.1")).to_be_visible()
     notebook.retype("rate = 0.1", "rate = 0.2")
     expect(notebook.badge("rate = 0.2")).to_contain_text("edited", timeout=WHILE)
-    eventually(lambda: truth_of(session, "rate = 0.1") == "edited", 20, "krt status says edited")
+    eventually(lambda: truth_of(session, "rate = 0.1") == "edited", 30, "krt status says edited")
 
 
 def test_truths_after_a_restart_by_an_agent(session: kr.Session, notebook: NotebookPage) -> None:
@@ -121,7 +121,7 @@ def test_a_prompt_is_answered_in_the_panel(session: kr.Session, notebook: Notebo
     box = waiting.locator("[data-krt-answer]")
     box.fill("yes")
     box.press("Enter")
-    assert x.wait(timeout=20).text.endswith("got yes\n")
+    assert x.wait(timeout=30).text.endswith("got yes\n")
     expect(waiting.locator("[data-krt-answer]")).to_have_count(0)
 
 
@@ -152,7 +152,7 @@ def test_a_loss_offers_a_plan_and_its_buttons_work(session: kr.Session, notebook
     assert kinds_of_entries(session).count("KernelStarted") == 1
     start.click()
     expect(notebook.section("state")).to_contain_text("incarnation 2", timeout=20_000)
-    eventually(lambda: kinds_of_entries(session).count("KernelStarted") == 2, 20, "its kernel has started")
+    eventually(lambda: kinds_of_entries(session).count("KernelStarted") == 2, 30, "its kernel has started")
     accept = loss.locator("[data-krt-action='accept']")
     expect(accept).to_be_visible()
     accept.click()

@@ -29,7 +29,7 @@ def test_a_slider_moved_in_the_page_changes_the_heap(session: kr.Session, notebo
     for _ in range(4):
         handle.press("ArrowRight")
     expect(notebook.output("import ipywidgets").locator(".widget-readout")).to_have_text("7")
-    eventually(lambda: value(session, "slider.value") == "7", 20, "the heap has what the slider shows")
+    eventually(lambda: value(session, "slider.value") == "7", 30, "the heap has what the slider shows")
     session.execute("slider.value = 42")
     expect(notebook.output("import ipywidgets").locator(".widget-readout")).to_have_text("42")
 
@@ -47,7 +47,7 @@ def test_an_agents_widget_works_once_it_is_trusted(session: kr.Session, pages: O
     button = notebook.output("import ipywidgets").get_by_role("button", name="Press me")
     expect(button).to_be_visible(timeout=20_000)
     button.click()
-    eventually(lambda: value(session, "seen") == "[0]", 20, "the kernel heard the click")
+    eventually(lambda: value(session, "seen") == "[0]", 30, "the kernel heard the click")
 
 
 def pressed_until(notebook: NotebookPage, keys: str, shown: Locator) -> None:
@@ -111,7 +111,7 @@ def test_a_terminal_of_the_session(session: kr.Session, notebook: NotebookPage, 
     expect(screen).to_be_visible(timeout=SOON)
     screen.click()
     notebook.page.keyboard.type("echo typed-$((6*7)) | tee from-the-page\n")
-    eventually((lab.root / "from-the-page").exists, 20, "the shell did what was typed")
+    eventually((lab.root / "from-the-page").exists, 30, "the shell did what was typed")
     notebook.page.close()
     seen = krt("term", session.name, "shell", "--tail", "5")
     assert "typed-42" in seen.stdout

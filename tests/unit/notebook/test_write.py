@@ -478,7 +478,7 @@ def test_s48_killed_in_the_middle_of_writing_the_old_or_the_new_file_is_there(tm
                     seen.add(path.stat().st_ino)
                 return len(seen) > files
 
-            eventually(enough, 20, "some files written")
+            eventually(enough, 30, "some files written")
         finally:
             writer.send_signal(signal.SIGKILL)
             writer.wait()
