@@ -263,8 +263,8 @@ def test_a_bound_that_cut_the_record_cuts_the_replay(record: Record, krt_home: P
     result = replay("s")
     assert verdicts(result) == ["skipped", "same"]
     in_record, _, in_replay = reasons(result)[0].partition("; ")
-    assert in_record.startswith("gap: in the record, 1 messages, ")
-    assert in_replay.startswith("in the replay, 1 messages, ")
+    assert in_record.startswith("gap: in the record, ")
+    assert in_replay.startswith("in the replay, ")
     assert in_record.endswith("execution-bound")
     assert in_replay.endswith("execution-bound")
 
