@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from kernel_runtime import process
 from kernel_runtime.journal import JournalReader
@@ -24,6 +25,10 @@ _GRACE = 20.0
 """seconds that a process which was told to end has for it"""
 
 _skipped: list[str] = []
+
+# what takes long on a busy machine is no counterexample; all else stays as it was set before
+settings.register_profile("any-machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any-machine")
 
 # Under nohup, or as a shell's background job, these come ignored, and every process inherits that.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -97,7 +97,7 @@ def told(folded: Projections) -> list[tuple[Cell, str, dict[str, Any]]]:
     ]
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(stories())
 def test_the_counters_say_what_looking_at_everything_says(said: list[Entry]):
     folded = fold(said)
@@ -111,7 +111,7 @@ def test_the_counters_say_what_looking_at_everything_says(said: list[Entry]):
         assert (cell.heap != "") == (seen is not None and seen.execution_id == cell.execution_id)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(stories(), st.data())
 def test_it_does_not_matter_where_a_fold_is_cut(said: list[Entry], data: st.DataObject):
     whole = fold(said)
@@ -132,7 +132,7 @@ def test_it_does_not_matter_where_a_fold_is_cut(said: list[Entry], data: st.Data
     assert +counts == +whole.heap.counts
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(stories())
 def test_no_cell_is_live_whose_read_changed_or_whose_names_are_gone(said: list[Entry]):
     folded = fold(said)
@@ -173,7 +173,7 @@ anything = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     st.lists(
         st.tuples(

@@ -213,7 +213,7 @@ class Story(RuleBasedStateMachine):
 
 
 TestStory = Story.TestCase
-TestStory.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
+TestStory.settings = settings(max_examples=40, stateful_step_count=30)
 
 
 @given(st.tuples(st.integers(), st.integers(), st.integers(), st.integers()), text, text, st.none() | text)
@@ -311,7 +311,7 @@ def small_journal() -> bytes:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.data())
 def test_any_flipped_bit_of_any_value_is_found(data: st.DataObject):
     table = data.draw(st.sampled_from(sorted(TABLES)))

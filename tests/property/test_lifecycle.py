@@ -451,17 +451,13 @@ class Lifecycle(Laws):
 
 @pytest.mark.timeout(300)
 def test_the_laws_hold():
-    run_state_machine_as_test(
-        Lifecycle, settings=settings(max_examples=200, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(Lifecycle, settings=settings(max_examples=200, stateful_step_count=40))
 
 
 @pytest.mark.long
 @pytest.mark.timeout(900)
 def test_the_laws_hold_for_longer():
-    run_state_machine_as_test(
-        Lifecycle, settings=settings(max_examples=1500, stateful_step_count=60, deadline=None)
-    )
+    run_state_machine_as_test(Lifecycle, settings=settings(max_examples=1500, stateful_step_count=60))
 
 
 def test_a_refused_event_leaves_the_very_same_state():

@@ -153,4 +153,4 @@ class TwoAuthors(RuleBasedStateMachine):
 
 
 TestTwoAuthors = pytest.mark.timeout(300)(TwoAuthors.TestCase)
-TestTwoAuthors.settings = settings(max_examples=60, stateful_step_count=25, deadline=None)
+TestTwoAuthors.settings = settings(max_examples=60, stateful_step_count=25)

@@ -144,7 +144,6 @@ def run_many(examples: int) -> Counter[str]:
 
     @settings(
         max_examples=examples,
-        deadline=None,
         suppress_health_check=list(HealthCheck),
         derandomize=True,
         database=None,

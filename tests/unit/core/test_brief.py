@@ -249,7 +249,7 @@ MATERIAL = st.builds(
 )  # fmt: skip
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(MATERIAL, st.integers(-1, 800))
 def test_never_over_budget_never_a_false_citation_always_the_same(
     material: Material, max_tokens: int

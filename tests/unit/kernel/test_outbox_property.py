@@ -96,4 +96,4 @@ def _add(items: list[Item], item: Item) -> None:
 
 
 TestOutbox = OutboxMachine.TestCase
-TestOutbox.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestOutbox.settings = settings(max_examples=60, stateful_step_count=40)

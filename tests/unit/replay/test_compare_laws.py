@@ -98,7 +98,7 @@ OUTPUTS = st.lists(OUTPUT, max_size=3)
 RULE_SETS = st.sets(st.sampled_from(NAMES)).map(lambda on: RuleSet().only(on))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(OUTPUTS, OUTPUTS, RULE_SETS)
 def test_any_two_lists_have_a_verdict_that_does_not_depend_on_the_side(one: Any, two: Any, rules: RuleSet):
     there = compare_outputs(one, two, rules, windows=WINDOWS)
@@ -115,14 +115,14 @@ def test_any_two_lists_have_a_verdict_that_does_not_depend_on_the_side(one: Any,
     there.diff.encode()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(OUTPUTS, RULE_SETS)
 def test_outputs_are_the_same_as_themselves(outputs: Any, rules: RuleSet):
     found = compare_outputs(outputs, outputs, rules, windows=WINDOWS)
     assert (found.verdict, found.rules) == ("same", [])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEXT, TEXT, RULE_SETS, st.sampled_from(["text/plain", "text/html", "stream"]))
 def test_the_rules_that_are_told_suffice_and_none_can_be_left_out(
     one: str, two: str, rules: RuleSet, kind: str
@@ -144,7 +144,7 @@ def test_the_rules_that_are_told_suffice_and_none_can_be_left_out(
 WORDS = st.text("abcxyz", min_size=1, max_size=6)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(PARTS, max_size=5), WORDS, WORDS, st.lists(PARTS, max_size=5))
 def test_a_word_that_changed_is_different(before: list[str], one: str, two: str, after: list[str]):
     """Whatever stands around it, on a line of its own (so that no cursor passes over it)."""
@@ -154,7 +154,7 @@ def test_a_word_that_changed_is_different(before: list[str], one: str, two: str,
     assert judge(pair[0], pair[1])[0] == "different"
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.from_regex(r"[1-9][0-9]{0,2}\.[0-9]{1,5}", fullmatch=True), st.data())
 def test_a_digit_that_changed_beyond_the_tolerance_is_different(shown_number: str, data: st.DataObject):
     digits = [at for at, character in enumerate(shown_number) if character.isdigit()]
@@ -187,7 +187,7 @@ def test_a_digit_that_changed_beyond_the_tolerance_is_different(shown_number: st
     )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(TEXT)
 def test_cutting_loses_nothing(text: str):
     assert "".join(token.text for token in tokens(text)) == text
@@ -195,7 +195,7 @@ def test_cutting_loses_nothing(text: str):
     assert order_sets(order_sets(text)) == order_sets(text)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.sampled_from(["'a'", "'b, c'", "1", "2.5", "('x', 'y')", "None"]), min_size=2, unique=True)
 )

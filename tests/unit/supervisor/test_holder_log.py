@@ -86,7 +86,10 @@ def test_while_the_disk_is_short_it_is_counted_where_it_is_missing(
 
 
 @example([(True, 1000, 0), (False, 1047, 0), (False, 3000, 0)])  # the first thing in the file is a gap
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=60,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     pieces=st.lists(
         st.tuples(st.booleans(), st.integers(0, 3000), st.integers(0, 60)), min_size=1, max_size=40

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from kernel_runtime.supervisor.holder_drawing import WINDOW, Drawing
@@ -48,7 +48,6 @@ def drawn(drawing: Drawing) -> dict[str, object]:
     return found[0]
 
 
-@settings(deadline=None)
 @given(pieces=PIECES)
 def test_a_terminal_that_joins_shows_what_the_other_shows(pieces: list[str]) -> None:
     one = TerminalScreen(6, 20)

@@ -196,7 +196,6 @@ cell = st.lists(statement, min_size=1, max_size=4).map("\n".join)
 
 @settings(
     max_examples=100,
-    deadline=None,
     suppress_health_check=list(HealthCheck),
 )
 @given(st.lists(cell, min_size=2, max_size=8))
