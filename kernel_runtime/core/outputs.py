@@ -197,6 +197,8 @@ class OutputFolder:
         if self._clear_next:
             self._reset()
         self._items.append(item)
+        if item.display_id is not None:
+            self._by_display.setdefault(item.display_id, []).append(item)
         self._size += item.size
         self._bound()
 
@@ -216,10 +218,7 @@ class OutputFolder:
         if kind == "execute_result":
             count = content.get("execution_count")
             body["execution_count"] = count if isinstance(count, int) and count >= 0 else None
-        item = _Rich(body, display_id, size)
-        self._append(item)
-        if display_id is not None:
-            self._by_display.setdefault(display_id, []).append(item)
+        self._append(_Rich(body, display_id, size))
 
     def _shown(self, item: _Stream | _Rich) -> Output:
         out = item.output()

@@ -498,7 +498,7 @@ def _escaped_raw(raw: bytes) -> msgspec.Raw:
         except (ValueError, RecursionError):
             value = {"unreadable": text}
         return msgspec.Raw(_encoder.encode(_escaped(value)))
-    return msgspec.Raw(raw)
+    return msgspec.Raw(raw.strip(b" \t\n\r"))  # a reader's Raw begins and ends with the value
 
 
 def _text(raw: bytes) -> str:

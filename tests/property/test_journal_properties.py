@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
@@ -241,8 +241,13 @@ def test_what_is_encoded_is_decoded(fact: Fact):
     assert facts.encode(stored) == payload
 
 
+@example(b"\t0")
+@example(b' {"a": 1}\r\n')
 @given(st.binary(max_size=60) | json_values.map(lambda v: msgspec.json.encode(facts._escaped(v))))
 def test_whatever_a_kernel_sent_can_be_read_again(raw: bytes):
+    """Mechanism of the first examples: space around a message is no part of what is read, and was part of
+    what was stored, so that who wrote and who read did not have the same fact.
+    """
     fact = facts.OutputRecorded(messages=[msgspec.Raw(raw)], execution_id="a")
     read = facts.decode("OutputRecorded", facts.encode(fact))
     assert isinstance(read, facts.OutputRecorded)
