@@ -89,7 +89,10 @@ def test_attached_while_the_kernel_does_not_answer(krt_home: Path) -> None:
     """
 
     async def attached(kernel_process: process.ProcessId) -> None:
-        async with kernels_of("stopped") as (_, kernel):
+        async with kernels_of("stopped") as (kernels, kernel):
+            # what is asked for at the start is answered before it goes on
+            await kernels._look_at(kernel)
+            await until(lambda: not kernels._looks)
             assert kernel.execution_state == "busy"
             process.signal_process(kernel_process, signal.SIGCONT)
             await until(lambda: kernel.execution_state == "idle")
