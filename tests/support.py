@@ -18,11 +18,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
+import pytest
+
 from kernel_runtime import process
+from kernel_runtime.replay import sandbox
 
 T = TypeVar("T")
 
 _PAUSE = 0.01
+
+bubblewrap = pytest.mark.skipif(
+    not os.environ.get("CI") and sandbox.why_no_bubblewrap() is not None, reason="bubblewrap is not here"
+)
+"""a test that needs it; with CI set it fails without"""
 
 
 def eventually(predicate: Callable[[], T], timeout: float = 30.0, what: str = "") -> T:

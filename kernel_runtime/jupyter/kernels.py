@@ -71,11 +71,11 @@ class SessionKernelManager(ServerKernelManager):
             return "dead"
         return self.execution_state if self._is_up and proposal["value"] == "starting" else proposal["value"]
 
-    def began(self) -> None:
-        """A kernel lives, and is up."""
+    def began(self, state: str = "idle") -> None:
+        """A kernel lives, and is up unless it is `starting`."""
         self._lives = True
-        self.execution_state = "idle"
-        self._is_up = True
+        self.execution_state = state
+        self._is_up = state != "starting"
 
     def ended(self) -> None:
         """None does, until one `began`."""
@@ -138,9 +138,7 @@ class SessionKernelManager(ServerKernelManager):
         if (state := _STATES.get(str(row.get("state")))) is None:
             self.ended()
         else:
-            self._lives = True
-            self.execution_state = state
-            self._is_up = state != "starting"
+            self.began(state)
         self.load_door()
         if not os.path.exists(self.file.notebook):  # noqa: ASYNC240, PTH110 - a look
             await self._write_notebook(line)

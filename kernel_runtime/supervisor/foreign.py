@@ -152,8 +152,7 @@ class ForeignVoice:
             return
         message, parent, arrived = self._reply
         running = self._state().running
-        ends = running is not None and running.execution.msg_id == parent.msg_id
-        if running is not None and ends and running.idle_at is None:
+        if running is not None and running.execution.msg_id == parent.msg_id and running.idle_at is None:
             self._ear.unended(running.execution.execution_id)
         self._ear.replied(parent, message.frames, None, arrived)
         self._reply = None

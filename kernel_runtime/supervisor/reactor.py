@@ -76,8 +76,6 @@ class Reactor:
                     handler()
             self._gather()
             now = time.monotonic_ns()
-            if not self._timers or self._timers[0][0] > now:
-                continue
             while self._timers and self._timers[0][0] <= now:
                 _, _, timer = heapq.heappop(self._timers)
                 if timer.call is not None:

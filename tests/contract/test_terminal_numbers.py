@@ -17,18 +17,12 @@ from contextlib import contextmanager
 
 import pytest
 
-from kernel_runtime.replay import sandbox
 from kernel_runtime.supervisor.world import looks, procfs, rows, waiting
 from kernel_runtime.supervisor.world.processes import Member
 from tests.contract.test_terminal_readers import program
-from tests.support import eventually
+from tests.support import bubblewrap, eventually
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(
-        not os.environ.get("CI") and sandbox.why_no_bubblewrap() is not None, reason="bubblewrap is not here"
-    ),
-]
+pytestmark = [pytest.mark.slow, bubblewrap]
 
 READS_ON = """
 import os, sys

@@ -23,6 +23,8 @@ from msgspec import Struct
 from kernel_runtime.supervisor.world import procfs, syscalls
 
 _MOST_FDS = 1024
+_DEV_TTY = os.makedev(5, 0)
+"""a process's controlling terminal, whichever it is: tty(4)"""
 _POLLIN = 0x1
 _EPOLLIN = 0x1
 
@@ -100,9 +102,8 @@ class _Terminal(Struct, frozen=True):
     """it is the process's controlling terminal, so /dev/tty is it too"""
 
     def is_at(self, pid: int, fd: int) -> bool:
-        if self.mine and procfs.link(f"/proc/{pid}/fd/{fd}") == "/dev/tty":
-            return True
-        return procfs.terminal(pid, fd) == self.device
+        found = procfs.terminal(pid, fd)
+        return found == self.device or (self.mine and found is not None and found[1] == _DEV_TTY)
 
 
 def _waits(pid: int, terminal: _Terminal) -> str | None:

@@ -16,11 +16,7 @@ from kernel_runtime.errors import UsageError
 from kernel_runtime.replay import sandbox
 from kernel_runtime.replay.sandbox import Allowed, allowed, confine
 from tests.conftest import isolated
-
-bubblewrap = pytest.mark.skipif(
-    not os.environ.get("CI") and sandbox.why_no_bubblewrap() is not None, reason="bubblewrap is not here"
-)
-
+from tests.support import bubblewrap
 
 NOTHING = Allowed()
 
