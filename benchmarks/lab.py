@@ -248,7 +248,11 @@ def _stock(served: Path, root: Path) -> Iterator[str]:
         yield address
     finally:
         server.terminate()
-        server.wait(timeout=30)
+        try:
+            server.wait(timeout=30)
+        except subprocess.TimeoutExpired:  # it waits for its rooms on a busy machine
+            server.kill()
+            server.wait(timeout=30)
 
 
 def _answering(address: str) -> None:

@@ -6,6 +6,8 @@ What a module leaves running fails it, as everywhere.
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -65,6 +67,9 @@ def krt_home(browser: Browser) -> Iterator[Path]:
 def lab(krt_home: Path) -> Iterator[LabServer]:
     root = krt_home.parent / "work"
     root.mkdir()
+    config = Path(os.environ["JUPYTER_CONFIG_DIR"]) / "jupyter_lab_config.json"
+    config.parent.mkdir(parents=True, exist_ok=True)
+    config.write_text(json.dumps({"LabApp": {"expose_app_in_browser": True}}))  # for `NotebookPage.read_at`
     server = LabServer(root)
     server.start()
     yield server

@@ -20,25 +20,23 @@ BADGE = ".krt-badge"
 PANEL_TAB = ".jp-SideBar .lm-TabBar-tab[data-id='kernel-runtime-session']"
 
 
-_SCROLL = """([source, at]) => {
-  const outer = document.querySelector('.jp-WindowedPanel-outer');
-  const cells = [...document.querySelectorAll('.jp-Notebook .jp-Cell')];
-  const cell = cells.find(one => one.querySelector('.cm-content')?.textContent.includes(source));
-  if (cell) {
-    cell.scrollIntoView({ block: 'center' });
-    const { top, bottom } = cell.getBoundingClientRect();
-    return bottom > 0 && top < window.innerHeight;
+_READ = """source => {
+  const notebook = window.jupyterapp.shell.currentWidget.content;
+  const sources = notebook.model.sharedModel.cells.map(cell => cell.getSource());
+  const at = sources.indexOf(source);
+  void notebook.scrollToItem(at, 'center');
+  const node = notebook.widgets[at]?.node;
+  const { top, bottom, height } = node?.getBoundingClientRect() ?? { top: 0, bottom: 0, height: 0 };
+  if (height === 0 || bottom <= 0 || top >= window.innerHeight) {
+    return null;
   }
-  // heights are estimates until cells were in view, so it takes a few jumps
-  const seen = cells.filter(one => {
-    const { top, bottom, height } = one.getBoundingClientRect();
-    return height > 0 && bottom > 0 && top < window.innerHeight;
-  });
-  if (seen.length > 0) {
-    const height = seen[0].getBoundingClientRect().height;
-    outer.scrollTop += (at - Number(seen[0].dataset.windowedListIndex)) * height - outer.clientHeight / 3;
-  }
-  return false;
+  const text = name => node.querySelector(name)?.textContent?.trim() ?? '';
+  return {
+    cells: sources.filter(one => one === source).length,
+    output: text('.jp-OutputArea-output'),
+    prompt: text('.jp-InputPrompt'),
+    badge: text('.krt-badge')
+  };
 }"""
 
 
@@ -127,9 +125,16 @@ class NotebookPage:
 
     # doing
 
-    def scroll_to(self, source: str, at: int) -> None:
-        """Scroll until the cell with that source is in view; it is about the `at`-th."""
-        self.page.wait_for_function(_SCROLL, arg=[source, at], polling=200, timeout=LOADED)
+    def read_at(self, source: str) -> dict[str, object] | None:
+        """What can be read of the cell with that source, once it is in view: `output`, `prompt`, `badge`; and
+        how many `cells` have that source.
+
+        JupyterLab goes to it as it does for its table of contents. In a long notebook heights are estimates
+        until cells were in view, and each that is corrected moves the others: so who reads goes there again
+        each time, and all is read in one moment.
+        """
+        read: dict[str, object] | None = self.page.evaluate(_READ, source)
+        return read
 
     def select_last(self) -> None:
         """The last cell, in command mode."""
