@@ -85,12 +85,12 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[kr.Session]:
 
 def _end_what_is_left(home: Path) -> list[str]:
     try:
-        eventually(lambda: not processes_of(home), timeout=5.0, what="no process left")
+        eventually(lambda: not processes_of(home), timeout=30, what="no process left")
     except AssertionError:
         left = processes_of(home)
         told = [f"{who.pid} {' '.join(process.command_line(who.pid))[:200]}" for who in left]
         for who in left:
             process.signal_process(who, signal.SIGKILL)
-        eventually(lambda: not any(map(process.is_alive, left)), timeout=5.0, what="leftovers ended")
+        eventually(lambda: not any(map(process.is_alive, left)), timeout=30, what="leftovers ended")
         return told
     return []

@@ -53,7 +53,7 @@ def told(
         return evidence if evidence.get("doing") == doing and holds(evidence) else {}
 
     try:
-        return eventually(look, timeout=15.0, what=f"{doing}: {code}")
+        return eventually(look, timeout=30, what=f"{doing}: {code}")
     except AssertionError as error:
         raise AssertionError(f"{error}; last: {seen}") from None
     finally:

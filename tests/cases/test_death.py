@@ -80,7 +80,7 @@ def test_d14_kernel_holds_its_gil(fresh: kr.Session) -> None:
     fresh.execute("import ctypes")
     x = fresh.submit("ctypes.PyDLL(None).sleep(14)")
     # by the row: a status asks the kernel too, and waits for it
-    eventually(lambda: state(fresh) == "unresponsive", timeout=12, what="unresponsive")
+    eventually(lambda: state(fresh) == "unresponsive", timeout=30, what="unresponsive")
     status = fresh.status()
     assert (status.state, status.why["control"]) == ("unresponsive", "silent")
     assert status.why["seconds"] >= 5

@@ -111,7 +111,7 @@ def subscribe(door: wire.Connection) -> zmq.Socket[bytes]:
         socket.curve_serverkey = door.curve_publickey.encode()
     socket.subscribe(b"")
     socket.connect(door.endpoint("iopub"))
-    assert socket.poll(10_000), "no iopub_welcome"
+    assert socket.poll(30_000), "no iopub_welcome"
     return socket
 
 

@@ -142,7 +142,7 @@ def test_a_client_that_comes_back_with_its_identity_gets_its_reply(session, tmp_
         lambda: [row.outcome for row in executions(session)] == ["ok"], what="it ran without its client"
     )
     again = _raw(session, "shell", zmq.DEALER, b"the-same")
-    assert again.poll(10_000)
+    assert again.poll(30_000)
     _, reply = wire.recv(again)
     again.close()
     assert reply is not None
@@ -154,10 +154,10 @@ def test_two_sockets_with_one_identity_the_later_one_has_it(session):
     wire = _wire(session)
     first = _raw(session, "shell", zmq.DEALER, b"twin")
     wire.send(first, "kernel_info_request", {})
-    assert first.poll(10_000)
+    assert first.poll(30_000)
     second = _raw(session, "shell", zmq.DEALER, b"twin")
     wire.send(second, "kernel_info_request", {})
-    assert second.poll(10_000)
+    assert second.poll(30_000)
     first.close()
     second.close()
 

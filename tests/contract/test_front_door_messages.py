@@ -118,7 +118,7 @@ def test_history_comes_from_the_journal_across_incarnations(session):
         run(client, "c = 3")
 
         def history(**how: Any) -> Any:
-            return client.history(raw=True, output=False, reply=True, timeout=10, **how)["content"]["history"]
+            return client.history(raw=True, output=False, reply=True, timeout=30, **how)["content"]["history"]
 
         assert history(hist_access_type="tail", n=10) == [[1, 1, "a = 1"], [1, 2, "bb = 2"], [2, 1, "c = 3"]]
         assert history(hist_access_type="tail", n=1) == [[2, 1, "c = 3"]]
@@ -126,7 +126,7 @@ def test_history_comes_from_the_journal_across_incarnations(session):
         assert history(hist_access_type="range", session=0, start=1, stop=9) == [[2, 1, "c = 3"]]
         assert history(hist_access_type="range", session=-1, start=2, stop=3) == [[1, 2, "bb = 2"]]
         assert history(hist_access_type="range", session=1, start=1, stop=2) == [[1, 1, "a = 1"]]
-        pairs = client.history(hist_access_type="tail", n=1, output=True, reply=True, timeout=10)
+        pairs = client.history(hist_access_type="tail", n=1, output=True, reply=True, timeout=30)
         assert pairs["content"]["history"] == [[2, 1, ["c = 3", None]]]
 
 
@@ -176,7 +176,7 @@ def test_interrupt_request_on_control(session):
         until(client, msg_id, lambda m: m["msg_type"] == "stream")
         request = client.session.msg("interrupt_request", {})
         client.control_channel.send(request)
-        answer = client.get_control_msg(timeout=10)
+        answer = client.get_control_msg(timeout=30)
         assert (answer["msg_type"], answer["content"]["status"]) == ("interrupt_reply", "ok")
         assert reply_to(client, msg_id)["content"]["ename"] == "KeyboardInterrupt"
         assert run(client, "1")["content"]["status"] == "ok"
@@ -225,7 +225,7 @@ def test_kernel_info_is_answered_while_the_kernel_is_busy(session, tmp_path):
 def test_subshells_are_declined_not_ignored(session):
     with stock_client(session) as client:
         client.control_channel.send(client.session.msg("create_subshell_request", {}))
-        answer = client.get_control_msg(timeout=10)
+        answer = client.get_control_msg(timeout=30)
         assert answer["msg_type"] == "create_subshell_reply"
         assert (answer["content"]["status"], answer["content"]["ename"]) == ("error", "NotOffered")
         request = client.session.msg("execute_request", {"code": "1"})
@@ -239,17 +239,17 @@ def test_code_runs_by_execute_request_on_shell_only(session):
     with stock_client(session) as client:
         request = client.session.msg("execute_request", {"code": "leaked = 1"})
         client.control_channel.send(request)
-        answer = client.get_control_msg(timeout=10)
+        answer = client.get_control_msg(timeout=30)
         assert (answer["msg_type"], answer["content"]["ename"]) == ("execute_reply", "WrongChannel")
         client.shell_channel.send(client.session.msg("apply_request", {}))
-        assert client.get_shell_msg(timeout=10)["content"]["ename"] == "NotOffered"
+        assert client.get_shell_msg(timeout=30)["content"]["ename"] == "NotOffered"
         assert run(client, "leaked")["content"]["ename"] == "NameError"
 
 
 def test_connect_request_tells_the_front_door_not_the_kernel(session):
     with stock_client(session) as client:
         client.shell_channel.send(client.session.msg("connect_request", {}))
-        answer = client.get_shell_msg(timeout=10)["content"]
+        answer = client.get_shell_msg(timeout=30)["content"]
     assert answer["shell_port"] == client.shell_port
     assert answer["iopub_port"] == client.iopub_port
 

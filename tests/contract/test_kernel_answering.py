@@ -22,7 +22,7 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveKernel]:
 def ask(kernel: LiveKernel, op: str, **args: Any) -> dict[str, Any]:
     """The content of the answer."""
     asked = kernel.request("krt_probe_request", {**args, "op": op}, channel="control")
-    while kernel.sockets["control"].poll(10_000):
+    while kernel.sockets["control"].poll(30_000):
         message = kernel.signer.split(kernel.sockets["control"].recv_multipart())
         if message.parent().msg_id == asked:
             assert message.header.msg_type == "krt_probe_reply"

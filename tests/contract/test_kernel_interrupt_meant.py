@@ -38,7 +38,7 @@ def interrupt(kernel: LiveKernel, **content: Any) -> dict[str, Any]:
     kernel.request("interrupt_request", content, channel="control")
     control = kernel.sockets["control"]
     while True:
-        assert control.poll(20_000), kernel.said()
+        assert control.poll(30_000), kernel.said()
         message = kernel.signer.split(control.recv_multipart())
         if message.header.msg_type == "interrupt_reply":
             return message.content_dict()

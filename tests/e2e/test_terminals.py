@@ -59,7 +59,7 @@ def term(
         sys.executable,
         ["-m", "kernel_runtime.cli", "term", "alice", *args],
         encoding="utf-8",
-        timeout=15,
+        timeout=30,
         dimensions=dimensions,
     )
     terminals.append(terminal)

@@ -20,7 +20,7 @@ def row(session: kr.Session, source: str) -> Execution:
     return found
 
 
-def done(session: kr.Session, source: str, timeout: float = 20.0) -> Execution:
+def done(session: kr.Session, source: str, timeout: float = 30.0) -> Execution:
     """As `row`, once it is done."""
 
     def look() -> Execution | None:
@@ -52,6 +52,15 @@ def file_of(session: kr.Session) -> dict[str, Any]:
     """The notebook file."""
     document: dict[str, Any] = json.loads(Path(session.row()["notebook"]).read_text())
     return document
+
+
+def sources(session: kr.Session) -> list[str]:
+    """Of all cells in the file; none while a save is half done."""
+    try:
+        cells = file_of(session)["cells"]
+    except ValueError:
+        return []
+    return ["".join(cell["source"]) for cell in cells]
 
 
 def saved(session: kr.Session, source: str) -> dict[str, Any] | None:

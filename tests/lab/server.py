@@ -77,7 +77,7 @@ class LabServer:
         if token:
             request.add_header("Authorization", f"token {token}")
         try:
-            with urllib.request.urlopen(request, timeout=10) as reply:
+            with urllib.request.urlopen(request, timeout=30) as reply:
                 return int(reply.status)
         except urllib.error.HTTPError as refused:
             return int(refused.code)

@@ -166,5 +166,5 @@ def test_all_of_it_by_keyboard_and_told_to_a_screen_reader(
     notebook.shows("'Name? '", "hello ada")
     expect(row).to_have_count(0)
     eventually(
-        lambda: page.locator(".jp-Notebook").evaluate(inside), 5, "the keyboard is in the notebook again"
+        lambda: page.locator(".jp-Notebook").evaluate(inside), 30, "the keyboard is in the notebook again"
     )

@@ -11,6 +11,7 @@ import threading
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -55,12 +56,11 @@ def test_who_ran_it_and_when_is_with_the_cell(session: kr.Session, notebook: Not
     expect(notebook.badge("answer = 6")).to_contain_text("planner")
     ended = done(session, "answer = 6")
 
-    def told() -> bool:
+    def told() -> dict[str, Any] | None:
         cell = saved(session, "answer = 6")
-        return cell is not None and "outcome" in cell["metadata"].get("kernel_runtime", {})
+        return cell if cell and cell["metadata"].get("kernel_runtime", {}).get("outcome") else None
 
-    eventually(told, 30, "the file has the cell and how it ended")
-    cell = saved(session, "answer = 6")
+    cell = eventually(told, 30, "the file has the cell and how it ended")
     assert cell is not None
     ours, timing = cell["metadata"]["kernel_runtime"], cell["metadata"]["execution"]
     assert cell["id"] == ended.cell_id
@@ -78,7 +78,8 @@ def test_an_image_is_shown(session: kr.Session, notebook: NotebookPage) -> None:
     )
     image = notebook.output("Image(data").locator("img")
     expect(image).to_be_visible()
-    assert image.evaluate("i => [i.naturalWidth, i.naturalHeight]") == [40, 30]
+    expect(image).to_have_js_property("naturalWidth", 40)
+    expect(image).to_have_js_property("naturalHeight", 30)
     (output,) = session.execution(row(session, "Image(data").execution_id).outputs
     assert output["data"]["image/png"].strip() == png
 

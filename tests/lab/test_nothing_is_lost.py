@@ -12,7 +12,7 @@ from tests.contract.stock import kernel_of, kill, kinds_of_entries, supervisor_o
 from tests.lab.gate import Gate
 from tests.lab.network import Network
 from tests.lab.page import NotebookPage, Open
-from tests.lab.record import all_of, done, file_of, saved, text_of
+from tests.lab.record import all_of, done, saved, sources, text_of
 from tests.lab.server import LabServer
 from tests.support import eventually, krt, krt_json
 
@@ -102,7 +102,7 @@ def test_network_cut_in_mid_cell(session: kr.Session, wire: Network, pages: Open
         expect(theirs.cell(source)).to_have_count(1)
     all_lines(theirs, session)
     eventually(lambda: saved(session, "typed while cut off") is not None, 30, "the file has the edit")
-    assert ["draft" in "".join(cell["source"]) for cell in file_of(session)["cells"]].count(True) == 1
+    eventually(lambda: sum("draft" in source for source in sources(session)) == 1, what="once")
 
 
 def test_jupyter_server_killed_in_mid_cell(

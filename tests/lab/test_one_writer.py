@@ -13,22 +13,13 @@ from playwright.sync_api import expect
 import kernel_runtime as kr
 from kernel_runtime import places
 from tests.lab.page import NotebookPage, Open
-from tests.lab.record import done, file_of, saved
+from tests.lab.record import done, saved, sources
 from tests.lab.server import LabServer
 from tests.support import eventually, krt
 
 
 def path_of(session: kr.Session) -> Path:
     return Path(session.row()["notebook"])
-
-
-def sources(session: kr.Session) -> list[str]:
-    """Of all cells in the file; none while a save is half done."""
-    try:
-        cells = file_of(session)["cells"]
-    except ValueError:
-        return []
-    return ["".join(cell["source"]) for cell in cells]
 
 
 def in_the_file(session: kr.Session, text: str) -> None:

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Dialog, Page, Request
+from playwright.sync_api import Browser, Dialog, Page, Request, expect
 
 from kernel_runtime.replay.plan import Step
 from kernel_runtime.replay.report.history import History
@@ -128,7 +128,7 @@ def test_by_keyboard_from_the_verdict_to_a_cell(browser: Browser, report: Path) 
             page.keyboard.press("Tab")
         page.keyboard.press("Enter")
         page.wait_for_url("**#step-4")
-        assert page.locator("#step-4").evaluate("one => one.getBoundingClientRect().top < innerHeight")
+        expect(page.locator("#step-4")).to_be_in_viewport()
 
 
 def test_pictures_are_shown(browser: Browser, report: Path) -> None:
@@ -153,7 +153,7 @@ def test_a_page_at_its_bound_opens(browser: Browser, tmp_path: Path) -> None:
         assert watched.page.locator("article").count() == 1000
         watched.page.goto(f"{path.as_uri()}#step-999")
         title = watched.page.locator("#title-999")
-        assert title.evaluate("one => one.getBoundingClientRect().top < innerHeight")
+        expect(title).to_be_in_viewport()
 
 
 def test_it_prints(browser: Browser, report: Path) -> None:

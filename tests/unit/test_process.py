@@ -51,7 +51,7 @@ def test_a_zombie_is_not_alive(child: subprocess.Popen[bytes]) -> None:
     who = process.identify(child.pid)
     assert who is not None
     os.kill(child.pid, signal.SIGKILL)
-    eventually(lambda: process.run_state(child.pid) == "Z", timeout=10, what="a zombie")
+    eventually(lambda: process.run_state(child.pid) == "Z", timeout=30, what="a zombie")
     assert process.identify(child.pid) is None
     assert not process.is_alive(who)
 
@@ -59,7 +59,7 @@ def test_a_zombie_is_not_alive(child: subprocess.Popen[bytes]) -> None:
 def test_marked_processes_are_found_by_their_environment(child: subprocess.Popen[bytes]) -> None:
     eventually(
         lambda: child.pid in [w.pid for w, _ in process.marked_processes("KRT_TEST_MARK", "here")],
-        timeout=10,
+        timeout=30,
         what="the child under its mark",
     )
     assert process.command_line(child.pid)[-1] == "import signal; signal.pause()"
@@ -80,7 +80,7 @@ def test_a_name_with_parentheses_does_not_confuse_stat() -> None:
         try:
             eventually(
                 lambda: b") R 1 (" in Path(f"/proc/{child.pid}/stat").read_bytes(),
-                timeout=10,
+                timeout=30,
                 what="the odd name",
             )
             eventually(lambda: process.run_state(child.pid) == "S", what="it pauses")
