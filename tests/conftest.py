@@ -18,8 +18,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 from kernel_runtime import process
-from kernel_runtime.journal import JournalReader
-from tests.support import eventually, listening_under, processes_of
+from tests.support import described, eventually, listening_under, processes_of
 
 _GRACE = 20.0
 """seconds that a process which was told to end has for it"""
@@ -74,24 +73,12 @@ def _end_what_is_left(home: Path) -> list[str]:
         eventually(lambda: not processes_of(home), timeout=_GRACE, what="no process left")
     except AssertionError:
         left = processes_of(home)
-        told = [_described(who.pid) for who in left]
+        told = [described(who.pid) for who in left]
         for who in left:
             process.signal_process(who, signal.SIGKILL)
         eventually(lambda: not any(map(process.is_alive, left)), timeout=_GRACE, what="leftovers ended")
         return told
     return []
-
-
-def _described(pid: int) -> str:
-    """A process, and where it is a supervisor what its log and its journal say last."""
-    argv = process.command_line(pid)
-    lines = [f"{pid} {' '.join(argv)[:200]}"]
-    for directory in (Path(word) for word in argv if (Path(word) / "supervisor.log").is_file()):
-        lines += (directory / "supervisor.log").read_text(errors="replace").splitlines()[-20:]
-        if (directory / "journal.db").is_file():
-            with JournalReader.open(directory / "journal.db") as journal:
-                lines += [f"{entry.seq} {entry.at} {entry.kind}" for entry in journal.entries(last=20)]
-    return "\n    ".join(lines)
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

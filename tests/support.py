@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 import pytest
 
 from kernel_runtime import process
+from kernel_runtime.journal import JournalReader
 from kernel_runtime.replay import sandbox
 
 T = TypeVar("T")
@@ -108,6 +109,18 @@ def processes_of(home: Path) -> list[process.ProcessId]:
             if who is not None:
                 found[who.pid] = who
     return list(found.values())
+
+
+def described(pid: int) -> str:
+    """A process, and where it is a supervisor what its log and its journal say last."""
+    argv = process.command_line(pid)
+    lines = [f"{pid} {process.run_state(pid)} {' '.join(argv)[:200]}"]
+    for directory in (Path(word) for word in argv if (Path(word) / "supervisor.log").is_file()):
+        lines += (directory / "supervisor.log").read_text(errors="replace").splitlines()[-20:]
+        if (directory / "journal.db").is_file():
+            with JournalReader.open(directory / "journal.db") as journal:
+                lines += [f"{entry.seq} {entry.at} {entry.kind}" for entry in journal.entries(last=20)]
+    return "\n    ".join(lines)
 
 
 def listening_under(directory: Path) -> list[str]:

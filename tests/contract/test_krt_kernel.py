@@ -22,7 +22,7 @@ from kernel_runtime.client import session_files
 from kernel_runtime.client.blocking import attach
 from kernel_runtime.journal import JournalReader
 from kernel_runtime.model.facts import SupervisorStarted
-from tests.support import eventually, krt, processes_of
+from tests.support import described, eventually, krt, processes_of
 
 WITHIN = 40.0
 
@@ -53,10 +53,23 @@ def client_of(made: KernelManager) -> Iterator[BlockingKernelClient]:
     client = made.client()
     client.start_channels()
     try:
-        client.wait_for_ready(timeout=WITHIN)
+        _ready(client)
         yield client
     finally:
         client.stop_channels()
+
+
+def _ready(client: BlockingKernelClient) -> None:
+    """Wait until it answers; what does not is told with the processes that should have."""
+    try:
+        client.wait_for_ready(timeout=WITHIN)
+    except RuntimeError as error:
+        client.kernel_info()
+        for channel in (client.shell_channel, client.iopub_channel, client.control_channel):
+            error.add_note(f"{channel.socket.last_endpoint!r} has something: {channel.socket.poll(2000)}")
+        for who in processes_of(Path(os.environ["KRT_HOME"])):
+            error.add_note(described(who.pid))
+        raise
 
 
 def run(client: BlockingKernelClient, source: str, **options: Any) -> tuple[str, str]:
@@ -84,7 +97,7 @@ def test_a_restart_is_the_next_incarnation_and_a_shutdown_the_end() -> None:
         (name,) = session_files.names()
         for number, now in ((2, False), (3, True)):
             made.restart_kernel(now=now)
-            client.wait_for_ready(timeout=WITHIN)
+            _ready(client)
             status, printed = run(client, "print('x' in globals())")
             assert (status, printed.splitlines()[-1]) == ("ok", "False")
             assert session_files.names() == [name]
