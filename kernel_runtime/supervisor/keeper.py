@@ -40,6 +40,8 @@ log = logging.getLogger("kernel_runtime.supervisor")
 
 START_TIMEOUT = 60.0
 """seconds until a kernel that does not answer has failed to start"""
+_ASKED_EVERY = 1.0
+"""seconds between questions whether a kernel is up"""
 TERM_AFTER = 1.0
 KILL_AFTER = 2.0
 HEARD_WITHIN = 2.0
@@ -217,7 +219,16 @@ class Keeper:
 
     def _expect_ready(self) -> None:
         self._ask("shell", "ready")
-        self._timers.append(self._reactor.after(START_TIMEOUT, self._too_slow))
+        self._timers += [
+            self._reactor.after(START_TIMEOUT, self._too_slow),
+            self._reactor.after(_ASKED_EVERY, self._go_on_asking),
+        ]
+
+    def _go_on_asking(self) -> None:
+        """Until it answers, as every Jupyter client does: a kernel may lose what it is asked at first."""
+        if self._shell.state.kernel == "starting" and self.link is not None:
+            self._ask("shell", "ready")
+            self._timers.append(self._reactor.after(_ASKED_EVERY, self._go_on_asking))
 
     def _ask_ready(self) -> None:
         if self._shell.state.kernel == "starting" and self.link is not None:

@@ -1,4 +1,4 @@
-"""A kernel that misbehaves as told: `python fake_kernel.py CONNECTION_FILE [--mute] [--handover] [--eager]`.
+"""A kernel that misbehaves as told: `python fake_kernel.py CONNECTION_FILE [OPTION…]`.
 
 The source of a cell is a list of steps, one a line. Between them the kernel does what the protocol
 asks for nowhere: it leaves out, repeats, reorders. `status: busy` goes out first and nothing else by
@@ -20,6 +20,7 @@ itself.
 
 `--mute`: nothing on iopub. `--handover`: its sockets let a peer come back under its old name at once,
 as ipykernel's do. `--eager`: answers kernel_info on shell while a cell waits, as ipymini does.
+`--deaf`: loses what comes first on shell.
 """
 
 from __future__ import annotations
@@ -41,10 +42,11 @@ from jupyter_client.session import Session
 class FakeKernel:
     """One thread for shell, one for control."""
 
-    def __init__(self, path: str, *, mute: bool, handover: bool, eager: bool) -> None:
+    def __init__(self, path: str, *, mute: bool, handover: bool, eager: bool, deaf: bool) -> None:
         info = json.loads(Path(path).read_text())
         self.mute = mute
         self.eager = eager
+        self.deaf = deaf
         self.session = Session(key=info["key"].encode(), username="fake")
         self.context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
         self.sockets: dict[str, zmq.Socket[bytes]] = {}
@@ -77,6 +79,9 @@ class FakeKernel:
         socket = self.sockets[channel]
         idents, message = self.session.recv(socket, mode=0)
         if message is None or idents is None:
+            return
+        if self.deaf and channel == "shell":
+            self.deaf = False
             return
         kind = message["msg_type"]
         if kind == "execute_request":
@@ -174,4 +179,5 @@ if __name__ == "__main__":
         mute="--mute" in sys.argv,
         handover="--handover" in sys.argv,
         eager="--eager" in sys.argv,
+        deaf="--deaf" in sys.argv,
     ).run()

@@ -243,6 +243,16 @@ class TestAdoption:
         assert (done.outcome, lines(done), done.gaps) == ("ok", ["two"], [])
 
 
+def test_a_kernel_that_loses_what_it_is_asked_first(tmp_path, monkeypatch):
+    """It was asked once whether it is up, and killed a minute later as one that had not started. It is asked
+    again until it answers, as stock clients do.
+    """
+    install(tmp_path, monkeypatch, "--deaf")
+    with running_session(kernel="fake") as session:
+        assert session.execute(steps("reply", "idle"), timeout=30).outcome == "ok"
+        assert session.incarnation == 1
+
+
 def test_a_kernel_whose_iopub_is_never_heard(tmp_path, monkeypatch):
     install(tmp_path, monkeypatch, "--mute")
     with running_session(kernel="fake") as session:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -48,9 +49,18 @@ def text_of(session: kr.Session, source: str) -> str:
     return "".join(o["text"] for o in execution.outputs if o["output_type"] == "stream")
 
 
+def path_of(session: kr.Session) -> Path:
+    return Path(session.row()["notebook"])
+
+
+def at_rest(path: Path) -> None:
+    """The room has saved what it had: who writes now what he read before that takes it out again."""
+    eventually(lambda: time.time() - path.stat().st_mtime > 3, 60, "the room has nothing to save")
+
+
 def file_of(session: kr.Session) -> dict[str, Any]:
     """The notebook file."""
-    document: dict[str, Any] = json.loads(Path(session.row()["notebook"]).read_text())
+    document: dict[str, Any] = json.loads(path_of(session).read_text())
     return document
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import stat
 import subprocess
-import time
 from pathlib import Path
 
 import nbformat
@@ -13,22 +12,13 @@ from playwright.sync_api import expect
 import kernel_runtime as kr
 from kernel_runtime import places
 from tests.lab.page import NotebookPage, Open
-from tests.lab.record import done, saved, sources
+from tests.lab.record import at_rest, done, path_of, saved, sources
 from tests.lab.server import LabServer
 from tests.support import eventually, krt
 
 
-def path_of(session: kr.Session) -> Path:
-    return Path(session.row()["notebook"])
-
-
 def in_the_file(session: kr.Session, text: str) -> None:
     eventually(lambda: saved(session, text) is not None, 30, f"{text!r} is in the file")
-
-
-def at_rest(path: Path) -> None:
-    """The room has saved what it had: who writes now what he read before that takes it out again."""
-    eventually(lambda: time.time() - path.stat().st_mtime > 3, 60, "the room has nothing to save")
 
 
 def add_by_hand(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from playwright.sync_api import TimeoutError as PlaywrightTimeout
 import kernel_runtime as kr
 from kernel_runtime import places
 from tests.lab.page import SOON, NotebookPage, Open
-from tests.lab.record import done
+from tests.lab.record import at_rest, done, path_of
 from tests.lab.server import LabServer
 from tests.support import eventually, krt, krt_json
 
@@ -42,6 +42,7 @@ def test_an_agents_widget_works_once_it_is_trusted(session: kr.Session, pages: O
     )
     notebook = pages(session)
     notebook.shows("import ipywidgets", "Button(description='Press me'")
+    at_rest(path_of(session))  # trusting saves, and JupyterLab asks where the room saves in that instant
     notebook.command("Trust Notebook")
     notebook.dialog.locator(".jp-mod-accept").click()
     button = notebook.output("import ipywidgets").get_by_role("button", name="Press me")
