@@ -5,9 +5,6 @@ A module that leaves a process or a bound socket fails, with what it left.
 
 from __future__ import annotations
 
-import shutil
-import signal
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -16,9 +13,8 @@ from typing import Any
 import pytest
 
 import kernel_runtime as kr
-from kernel_runtime import process
 from tests.cases.support import stopped
-from tests.support import eventually, listening_under, processes_of
+from tests.conftest import isolated
 
 Attach = Callable[..., kr.Session]
 
@@ -26,27 +22,9 @@ Attach = Callable[..., kr.Session]
 @pytest.fixture(autouse=True, scope="module")
 def krt_home() -> Iterator[Path]:
     """This module's KRT_HOME."""
-    root = Path(tempfile.mkdtemp(prefix="krt-"))
-    home, runtime = root / "home", root / "run"
-    with pytest.MonkeyPatch.context() as patch:
-        for name, value in {
-            "KRT_HOME": home,
-            "KRT_RUNTIME_DIR": runtime,
-            "KRT_PRINCIPAL": "agent:a",
-            "IPYTHONDIR": root / "ipython",
-            "JUPYTER_CONFIG_DIR": root / "jupyter-config",
-            "JUPYTER_DATA_DIR": root / "jupyter-data",
-            "JUPYTER_RUNTIME_DIR": root / "jupyter-run",
-        }.items():
-            patch.setenv(name, str(value))
-        for name in ("JPY_PARENT_PID", "JUPYTER_PATH"):
-            patch.delenv(name, raising=False)
+    with isolated() as home, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KRT_PRINCIPAL", "agent:a")
         yield home
-    problems = [f"process left behind: {line}" for line in _end_what_is_left(home)]
-    problems += [f"socket left bound: {path}" for path in listening_under(runtime)]
-    shutil.rmtree(root, ignore_errors=True)
-    if problems:
-        pytest.fail("\n".join(problems), pytrace=False)
 
 
 @pytest.fixture(scope="module")
@@ -81,16 +59,3 @@ def fresh(request: pytest.FixtureRequest) -> Iterator[kr.Session]:
     name = request.node.name.replace("[", "-").rstrip("]")[:60]
     with stopped(name) as session:
         yield session
-
-
-def _end_what_is_left(home: Path) -> list[str]:
-    try:
-        eventually(lambda: not processes_of(home), timeout=30, what="no process left")
-    except AssertionError:
-        left = processes_of(home)
-        told = [f"{who.pid} {' '.join(process.command_line(who.pid))[:200]}" for who in left]
-        for who in left:
-            process.signal_process(who, signal.SIGKILL)
-        eventually(lambda: not any(map(process.is_alive, left)), timeout=30, what="leftovers ended")
-        return told
-    return []

@@ -64,19 +64,20 @@ def file_of(session: kr.Session) -> dict[str, Any]:
     return document
 
 
-def sources(session: kr.Session) -> list[str]:
-    """Of all cells in the file; none while a save is half done."""
+def cells_of(session: kr.Session) -> list[dict[str, Any]]:
+    """Of the file; none while a save is half done."""
     try:
-        cells = file_of(session)["cells"]
+        cells: list[dict[str, Any]] = file_of(session)["cells"]
     except ValueError:
         return []
-    return ["".join(cell["source"]) for cell in cells]
+    return cells
+
+
+def sources(session: kr.Session) -> list[str]:
+    """Of all cells in the file; none while a save is half done."""
+    return ["".join(cell["source"]) for cell in cells_of(session)]
 
 
 def saved(session: kr.Session, source: str) -> dict[str, Any] | None:
     """The cell with that text in its source, as the file has it; None also while a save is half done."""
-    try:
-        cells = file_of(session)["cells"]
-    except ValueError:
-        return None
-    return next((cell for cell in cells if source in "".join(cell["source"])), None)
+    return next((cell for cell in cells_of(session) if source in "".join(cell["source"])), None)
